@@ -1,0 +1,51 @@
+"""How a process begins: settings first, then the embedded database, then Django."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+# Commands of Django that do their work without a database.
+WITHOUT_DATABASE = frozenset(
+    {
+        "",
+        "help",
+        "version",
+        "--help",
+        "-h",
+        "--version",
+        "check",
+        "collectstatic",
+        "findstatic",
+        "diffsettings",
+    }
+)
+
+
+def prepare() -> None:
+    """Hold the embedded database where it is the one in use. Raises `postgres.CannotStart`."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.conf import settings
+
+    if settings.AGENTMEMORY_EMBEDDED:
+        from config import embedded
+
+        embedded.ensure(settings.AGENTMEMORY_DATA_DIR)
+
+
+def command_line(arguments: Sequence[str]) -> None:
+    """Run one management command. What is wrong with the installation ends it with a sentence, not a trace."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+
+    from config import postgres
+
+    command = arguments[1] if len(arguments) > 1 else ""
+    try:
+        if command not in WITHOUT_DATABASE and "--help" not in arguments:
+            prepare()
+    except (ImproperlyConfigured, postgres.CannotStart) as error:
+        sys.exit(f"Cannot start: {error}")
+    execute_from_command_line(list(arguments))

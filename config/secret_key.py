@@ -1,0 +1,27 @@
+"""The secret key of an installation that was given none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+
+def read_or_create(path: Path) -> str:
+    """Return the key kept in `path`, made on first use and readable by its owner alone.
+
+    Two processes may come here at once: the key is written beside its place and linked to it, so that exactly
+    one of them wins and nobody reads half a key.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text(encoding="ascii").strip()
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(secrets.token_urlsafe(64))
+    with contextlib.suppress(FileExistsError):
+        os.link(draft, path)
+    draft.unlink()
+    return path.read_text(encoding="ascii").strip()

@@ -1,0 +1,228 @@
+"""The settings, and the only place that reads the environment. It imports no app.
+
+Every `AGENTMEMORY_*` value is a flat Django setting, so that a test can override it. Lengths of time are seconds.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from config import embedded, environment, secret_key
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+environment.load(BASE_DIR / ".env")
+# The Anthropic SDK sends these headers with every request, even when its key and address are given explicitly:
+# an ambient variable must not reach a call (D18).
+environment.forget("ANTHROPIC_CUSTOM_HEADERS")
+
+# --- where things are ---
+AGENTMEMORY_DATA_DIR: Path = (BASE_DIR / environment.string("AGENTMEMORY_DATA_DIR", "var")).resolve()
+DEBUG = environment.boolean("DEBUG", False)
+SECRET_KEY = environment.string("SECRET_KEY") or secret_key.read_or_create(
+    AGENTMEMORY_DATA_DIR / "secret_key"
+)
+LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = environment.listing("ALLOWED_HOSTS", LOCAL_HOSTS)
+CSRF_TRUSTED_ORIGINS = environment.listing("CSRF_TRUSTED_ORIGINS", [])
+# Plain http is for this machine alone: there is no certificate for localhost, and one must still be able to log in.
+AGENTMEMORY_HTTPS = environment.boolean("AGENTMEMORY_HTTPS", not set(ALLOWED_HOSTS) <= set(LOCAL_HOSTS))
+
+# --- distillation ---
+AGENTMEMORY_CADENCE: float = environment.seconds("AGENTMEMORY_CADENCE", 1800.0)
+AGENTMEMORY_BACKOFF_BASE: float = environment.seconds("AGENTMEMORY_BACKOFF_BASE", 1740.0)
+AGENTMEMORY_BACKOFF_CAP: float = environment.seconds("AGENTMEMORY_BACKOFF_CAP", 86400.0)
+AGENTMEMORY_CALL_TIMEOUT: float = environment.seconds("AGENTMEMORY_CALL_TIMEOUT", 120.0)
+AGENTMEMORY_CURSOR_LEASE: float = environment.seconds("AGENTMEMORY_CURSOR_LEASE", 300.0)
+AGENTMEMORY_MESSAGES_PER_PASS = environment.integer("AGENTMEMORY_MESSAGES_PER_PASS", 30, minimum=1)
+AGENTMEMORY_CHARS_PER_MESSAGE = environment.integer("AGENTMEMORY_CHARS_PER_MESSAGE", 800, minimum=50)
+AGENTMEMORY_CHARS_PER_TRANSCRIPT = environment.integer("AGENTMEMORY_CHARS_PER_TRANSCRIPT", 24000, minimum=100)
+AGENTMEMORY_CANDIDATES_PER_PASS = environment.integer("AGENTMEMORY_CANDIDATES_PER_PASS", 12, minimum=1)
+AGENTMEMORY_CHARS_PER_CANDIDATE = environment.integer("AGENTMEMORY_CHARS_PER_CANDIDATE", 2000, minimum=1)
+AGENTMEMORY_PASSES_PER_RUN = environment.integer("AGENTMEMORY_PASSES_PER_RUN", 20, minimum=1)
+AGENTMEMORY_QUARANTINE_AFTER = environment.integer("AGENTMEMORY_QUARANTINE_AFTER", 3, minimum=1)
+AGENTMEMORY_IDLE_AFTER: float = environment.seconds("AGENTMEMORY_IDLE_AFTER", 1800.0)
+AGENTMEMORY_DAILY_TOKENS = environment.optional_integer("AGENTMEMORY_DAILY_TOKENS")
+AGENTMEMORY_KEEP_ANSWERS: float = environment.seconds("AGENTMEMORY_KEEP_ANSWERS", 90 * 86400.0)
+
+# --- execution and the task cluster ---
+AGENTMEMORY_EXECUTION_LEASE: float = environment.seconds("AGENTMEMORY_EXECUTION_LEASE", 30.0)
+AGENTMEMORY_RECOVERY_SCAN: float = environment.seconds("AGENTMEMORY_RECOVERY_SCAN", 10.0)
+AGENTMEMORY_WATCHDOG: float = environment.seconds("AGENTMEMORY_WATCHDOG", 60.0)
+AGENTMEMORY_WORKERS = environment.integer("AGENTMEMORY_WORKERS", 2, minimum=1)
+# Whole seconds, because the cluster's timeout is an alarm signal (A3).
+AGENTMEMORY_TASK_TIMEOUT = environment.integer(
+    "AGENTMEMORY_TASK_TIMEOUT", ceil(5 * AGENTMEMORY_CALL_TIMEOUT), minimum=1
+)
+
+# --- search, providers ---
+AGENTMEMORY_EMBEDDER = environment.choice("AGENTMEMORY_EMBEDDER", "auto", frozenset({"auto", "none"}))
+# Whether a provider may stand at a loopback or private address; off, so that a hosted installation cannot be
+# made to call into its own network.
+AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES = environment.boolean("AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES", False)
+ANTHROPIC_BASE_URL = environment.url("ANTHROPIC_BASE_URL", "https://api.anthropic.com")
+AGENTMEMORY_PROVIDER_KEYS: dict[str, str] = {
+    **environment.with_prefix("AGENTMEMORY_KEY_"),
+    **({"ANTHROPIC_API_KEY": key} if (key := environment.string("ANTHROPIC_API_KEY")) else {}),
+}
+
+# --- database ---
+# `web` for a process that serves requests. Everything else may fork, and a pool that is forked corrupts the protocol.
+AGENTMEMORY_PROCESS = environment.choice("AGENTMEMORY_PROCESS", "command", frozenset({"web", "command"}))
+_WEB = AGENTMEMORY_PROCESS == "web"
+_POOL: dict[str, Any] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}} if _WEB else {}
+_DATABASE_URL = environment.database_url("DATABASE_URL")
+# Whether the database is the embedded one, which a process holds while it lives (see `config.embedded`).
+AGENTMEMORY_EMBEDDED = _DATABASE_URL is None
+if _DATABASE_URL is None:
+    _ADDRESS = embedded.address(AGENTMEMORY_DATA_DIR)
+    _CONNECTION: dict[str, Any] = {
+        "HOST": _ADDRESS.host,
+        "NAME": _ADDRESS.name,
+        "USER": _ADDRESS.user,
+        "OPTIONS": {**_POOL},
+    }
+else:
+    _CONNECTION = {
+        "HOST": _DATABASE_URL.host,
+        "PORT": _DATABASE_URL.port,
+        "NAME": _DATABASE_URL.name,
+        "USER": _DATABASE_URL.user,
+        "PASSWORD": _DATABASE_URL.password,
+        "OPTIONS": {**_DATABASE_URL.options, **_POOL},
+    }
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": {
+        "ENGINE": "django.db.backends.postgresql",
+        "CONN_MAX_AGE": 0 if _WEB else 60,
+        "CONN_HEALTH_CHECKS": True,
+        **_CONNECTION,
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- django-q2: a thin dispatcher, the state is in our own rows ---
+Q_CLUSTER: dict[str, Any] = {
+    "name": "agentmemory",
+    "orm": "default",
+    "workers": AGENTMEMORY_WORKERS,
+    # A task's lock begins when it is pulled, not when it runs: nothing may wait in a local queue.
+    "queue_limit": 1,
+    "bulk": 1,
+    "timeout": AGENTMEMORY_TASK_TIMEOUT,
+    "retry": 3 * AGENTMEMORY_TASK_TIMEOUT + 60,
+    "max_attempts": 3,
+    "ack_failures": False,
+    # Successes are not stored: what was done is in our rows, and another limit costs a scan a task.
+    "save_limit": -1,
+    "catch_up": False,
+    "poll": 0.2,
+}
+
+# --- Django ---
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "unfold.contrib.forms",
+    "unfold.contrib.inlines",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    # Installed so that its documentation page is served from here and not from elsewhere.
+    "ninja",
+    "pgtrigger",
+    "pghistory",
+    "django_q",
+    "agentmemory",
+    "sessions_exec",
+    "distillation",
+    "config",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "pghistory.middleware.HistoryMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+# --- static files ---
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+# On where `collectstatic` was run, as in the container image; a checkout serves the files where they lie.
+AGENTMEMORY_STATIC_MANIFEST = environment.boolean("AGENTMEMORY_STATIC_MANIFEST", False)
+WHITENOISE_USE_FINDERS = not AGENTMEMORY_STATIC_MANIFEST
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if AGENTMEMORY_STATIC_MANIFEST
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+# --- security ---
+SESSION_COOKIE_SECURE = AGENTMEMORY_HTTPS
+CSRF_COOKIE_SECURE = AGENTMEMORY_HTTPS
+SECURE_SSL_REDIRECT = AGENTMEMORY_HTTPS
+# Probes come over plain http, from inside.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^progressz$"]
+SECURE_HSTS_SECONDS = 31_536_000 if AGENTMEMORY_HTTPS else 0
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# Whether other names under this domain may be bound to https, too, is not for this service to say.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# The service's own limit of a body is 8 MiB of messages; a little more, so that the view can say so itself.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 9 * 1024 * 1024
+
+# --- logs ---
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "json": {"()": "config.logs.JsonFormatter"},
+        "plain": {"format": "%(asctime)s %(levelname)-7s %(name)s %(message)s"},
+    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain" if DEBUG else "json"}},
+    "root": {"handlers": ["stderr"], "level": environment.string("AGENTMEMORY_LOG_LEVEL", "INFO").upper()},
+    "loggers": {
+        # Django's own handlers are replaced by the root's.
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django.server": {"handlers": [], "level": "INFO", "propagate": True},
+        # A line for each 404 says nothing, and its text is a path.
+        "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
+    },
+}

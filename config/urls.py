@@ -1,0 +1,12 @@
+"""Where what answers: the admin here; the JSON views and the probes have their own modules."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, path
+from django.views.generic import RedirectView
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("admin/", admin.site.urls),
+    path("", RedirectView.as_view(pattern_name="admin:index")),
+]

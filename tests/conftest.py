@@ -1,0 +1,25 @@
+"""A throwaway PostgreSQL for the run: started by the first process, attached to by the workers of `-n`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from django.conf import settings
+
+    if settings.AGENTMEMORY_EMBEDDED and not config.option.collectonly:
+        from config import embedded
+
+        embedded.ensure(settings.AGENTMEMORY_DATA_DIR, durable=False)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    from config import embedded
+
+    embedded.release()
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["AGENTMEMORY_TEST_DATA_DIR"], ignore_errors=True)
