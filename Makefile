@@ -1,7 +1,7 @@
 # Nothing but Python 3.11 or later and the package registry is needed: `make demo`, `make test`.
 PORT ?= 8000
 VENV ?= .venv
-PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3 python,$(if $(shell $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11)) or print(1)' 2>/dev/null),$(p))))
+PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3 python,$(if $(shell $(p) -c 'import ensurepip, sys; sys.version_info >= (3, 11) and print(1)' 2>/dev/null),$(p))))
 BIN := $(VENV)/bin
 TESTS ?= tests
 PYTEST_OPTIONS ?= -n 2
@@ -16,7 +16,7 @@ setup: $(VENV)/.installed
 
 # The stamp is written last: an installation that was cut short is done again.
 $(VENV)/.installed: requirements.lock
-	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock

@@ -24,7 +24,7 @@ def _timing() -> list[CheckMessage]:
     if not settings.AGENTMEMORY_CALL_TIMEOUT < settings.AGENTMEMORY_CURSOR_LEASE:
         found.append(
             Error(
-                "A call may take as long as the lease of its cursor, so that two workers could pay for one window.",
+                "A call may outlast the lease of its cursor: two workers could pay for one window.",
                 hint="Set AGENTMEMORY_CALL_TIMEOUT below AGENTMEMORY_CURSOR_LEASE.",
                 id="agentmemory.E001",
             )

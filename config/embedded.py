@@ -1,10 +1,10 @@
 """The embedded PostgreSQL: attach to the running server, or start one for as long as someone needs it.
 
-Every process takes a hold of its own, children of `up` too: a *shared* `flock` on `embedded.holders`, which the
-kernel drops however the process ends. Forked children share their parent's hold. Whoever leaves tries to get the
-lock exclusively; who succeeds was the last one and stops the server. A server that is left over because its last
-holder was killed is found running by the next one, and stopped by it. Starting and stopping is serialised by
-`embedded.lock`.
+Every process takes a hold of its own, children of `up` too: a *shared* `flock` on `embedded.holders`, which
+the kernel drops however the process ends. Forked children share their parent's hold. Whoever leaves tries to
+get the lock exclusively; who succeeds was the last one and stops the server. A server that is left over,
+because its last holder was killed, is found running by the next one and stopped by it. Starting and stopping
+are serialised by `embedded.lock`.
 
 The server listens on a socket alone, in a folder that only its owner may enter: no password, no port.
 """
@@ -61,7 +61,7 @@ def address(data_dir: Path) -> DatabaseAddress:
 
 
 def ensure(data_dir: Path, *, durable: bool = True) -> DatabaseAddress:
-    """Hold the server of `data_dir`, started where it does not run, until `release` or the end of the process.
+    """Hold the server of `data_dir`, started if it does not run, until `release` or the process's end.
 
     `durable=False` trades safety against a power cut for speed, for throwaway databases. Raises
     `postgres.CannotStart` with a sentence for the operator.

@@ -35,7 +35,7 @@ def prepare() -> None:
 
 
 def command_line(arguments: Sequence[str]) -> None:
-    """Run one management command. What is wrong with the installation ends it with a sentence, not a trace."""
+    """Run one management command. A broken installation ends it with a sentence, not a trace."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line

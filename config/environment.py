@@ -1,7 +1,7 @@
 """Typed readers of the environment, used by the settings alone.
 
-Every reader takes the variable's name and its default, and treats an empty value as unset. A value that cannot
-be read stops the start with one sentence that names the variable, and never repeats a value that may be secret.
+Every reader takes the variable's name and its default, and treats an empty value as unset. A value that
+cannot be read stops the start with one sentence that names the variable and never repeats a secret.
 """
 
 from __future__ import annotations

