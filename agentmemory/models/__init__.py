@@ -1,0 +1,22 @@
+"""What was said and what is remembered, as rows."""
+
+from __future__ import annotations
+
+from agentmemory.models.memories import Memory, MemoryAccess, MemoryEvent, MemorySource, MemoryUsage
+from agentmemory.models.spaces import Agent, Provider, Space, Token
+from agentmemory.models.transcripts import Message, MessageEdge, Session
+
+__all__ = [
+    "Agent",
+    "Memory",
+    "MemoryAccess",
+    "MemoryEvent",
+    "MemorySource",
+    "MemoryUsage",
+    "Message",
+    "MessageEdge",
+    "Provider",
+    "Session",
+    "Space",
+    "Token",
+]

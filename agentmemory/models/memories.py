@@ -1,0 +1,217 @@
+"""What is remembered, what each memory rests on, how often it was used, and every version it had."""
+
+from __future__ import annotations
+
+import uuid
+
+import pghistory
+import pgtrigger
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from agentmemory.models.spaces import Agent, Space
+from agentmemory.models.transcripts import Message, Session
+from agentmemory.querysets import memories as querysets
+
+KEY_LENGTH = 200
+CONTENT_LENGTH = 10_000
+CONTEXT_LENGTH = 4_000
+TAG_COUNT = 50
+TAG_LENGTH = 50
+
+# M2, held by the database: what nobody stands for leaves curated memories as they are. The search index is derived.
+_CURATED_GUARD = """
+IF current_setting('agentmemory.author', true) ~ '^(agent|operator|space):'
+   OR current_setting('agentmemory.purge', true) = 'on' THEN
+    IF TG_OP = 'DELETE' THEN RETURN OLD; END IF;
+    RETURN NEW;
+END IF;
+IF TG_OP = 'UPDATE' AND to_jsonb(NEW) - 'search' = to_jsonb(OLD) - 'search' THEN RETURN NEW; END IF;
+RAISE EXCEPTION 'a curated memory is changed by a person or an agent alone' USING ERRCODE = 'integrity_constraint_violation';
+"""
+
+
+class Memory(models.Model):
+    """One statement kept under a key, private to its owner or, without one, shared in its space.
+
+    Curated and distilled memories of one key live side by side (M1). A row is never overwritten without a version
+    kept (M5), and a curated one never by anything automatic (M2): both are triggers, so no path escapes.
+    """
+
+    class Origin(models.TextChoices):
+        CURATED = "curated"
+        DISTILLED = "distilled"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    space = models.ForeignKey(Space, on_delete=models.RESTRICT, related_name="memories")
+    owner = models.ForeignKey(
+        Agent, on_delete=models.RESTRICT, null=True, blank=True, related_name="memories", db_constraint=False
+    )
+    origin = models.CharField(max_length=20, choices=Origin)
+    key = models.CharField(max_length=KEY_LENGTH)
+    content = models.TextField()
+    tags = ArrayField(models.CharField(max_length=TAG_LENGTH), default=list, blank=True)
+    context = models.TextField(
+        blank=True, default="", help_text="Text that helps to find it and is not part of it (M7)."
+    )
+    importance = models.FloatField(default=0.5, help_text="0 to 1.")
+    pinned = models.BooleanField(default=False)
+    version = models.PositiveIntegerField(default=1, editable=False)
+    created_by = models.CharField(max_length=300, editable=False)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    updated_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+    withdrawn_at = models.DateTimeField(null=True, blank=True, editable=False)
+    withdrawn_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+    search = SearchVectorField(null=True, editable=False)
+
+    objects = querysets.MemoryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "memories"
+        ordering = ["-updated_at", "-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["space", "owner", "origin", "key"],
+                condition=Q(deleted_at__isnull=True),
+                nulls_distinct=False,
+                name="memory_key_unique",
+            ),
+            models.UniqueConstraint(fields=["id", "space"], name="memory_id_space"),
+            models.CheckConstraint(
+                condition=Q(origin__in=["curated", "distilled"]), name="memory_origin_known"
+            ),
+            models.CheckConstraint(condition=~Q(key="") & ~Q(content=""), name="memory_not_blank"),
+            models.CheckConstraint(
+                condition=Q(content__length__lte=CONTENT_LENGTH), name="memory_content_length"
+            ),
+            models.CheckConstraint(
+                condition=Q(context__length__lte=CONTEXT_LENGTH), name="memory_context_length"
+            ),
+            models.CheckConstraint(condition=Q(tags__len__lte=TAG_COUNT), name="memory_tag_count"),
+            models.CheckConstraint(
+                condition=Q(importance__gte=0) & Q(importance__lte=1), name="memory_importance"
+            ),
+            models.CheckConstraint(condition=Q(version__gte=1), name="memory_version_from_one"),
+        ]
+        indexes = [
+            GinIndex(fields=["search"], name="memory_search"),
+            models.Index(
+                fields=["space", "owner", "-updated_at", "-id"],
+                condition=Q(deleted_at__isnull=True),
+                name="memory_newest",
+            ),
+            GinIndex(fields=["tags"], name="memory_tags"),
+        ]
+
+        triggers = [
+            pgtrigger.Trigger(
+                name="curated_guard",
+                operation=pgtrigger.Update | pgtrigger.Delete,
+                when=pgtrigger.Before,
+                condition=pgtrigger.Q(old__origin="curated"),
+                func=_CURATED_GUARD,
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+_UNLESS_PURGED = "IF current_setting('agentmemory.purge', true) = 'on' THEN RETURN OLD; END IF; "
+
+
+class MemoryEvent(
+    pghistory.create_event_model(  # type: ignore[misc]
+        Memory,
+        pghistory.InsertEvent("written"),
+        pghistory.UpdateEvent("changed"),
+        pghistory.DeleteEvent("purged"),
+        exclude=["search"],
+        model_name="BaseMemoryEvent",
+        obj_field=pghistory.ObjForeignKey(
+            on_delete=models.DO_NOTHING, db_constraint=False, related_name="events", db_index=True
+        ),
+        context_field=pghistory.ContextJSONField(),
+        context_id_field=None,
+        abstract=True,
+    )
+):
+    """One version of a memory, written by the database itself, with who wrote it and why (M5)."""
+
+    class Meta:
+        ordering = ["pgh_id"]
+        triggers = [
+            pgtrigger.Protect(name="history_refuses_update", operation=pgtrigger.Update),
+            pgtrigger.Trigger(
+                name="history_refuses_delete",
+                operation=pgtrigger.Delete,
+                when=pgtrigger.Before,
+                func=_UNLESS_PURGED
+                + "RAISE EXCEPTION 'the history of memories is deleted by a purge alone';",
+            ),
+        ]
+
+
+class MemorySource(models.Model):
+    """One message that a distilled memory rests on, with the words it was taken from (D10).
+
+    The session's name, the uid and the number stay when the message goes: a memory is never without its trail.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    space = models.ForeignKey(Space, on_delete=models.RESTRICT, related_name="+", db_constraint=False)
+    memory = models.ForeignKey(Memory, on_delete=models.CASCADE, related_name="sources", db_constraint=False)
+    session = models.ForeignKey(
+        Session, on_delete=models.SET_NULL, null=True, related_name="memory_sources", db_constraint=False
+    )
+    message = models.ForeignKey(
+        Message, on_delete=models.SET_NULL, null=True, related_name="memory_sources", db_constraint=False
+    )
+    session_name = models.CharField(max_length=200)
+    uid = models.CharField(max_length=200)
+    seq = models.PositiveBigIntegerField()
+    quote = models.TextField(blank=True, default="")
+    verified = models.BooleanField(default=False, help_text="Whether the quote occurs in its message.")
+    pass_id = models.BigIntegerField(null=True, help_text="The distillation pass that cited it.")
+    version = models.PositiveIntegerField(
+        default=1, help_text="The memory's version that it first supported."
+    )
+    gone_at = models.DateTimeField(null=True, blank=True, help_text="When its message was taken back.")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering = ["memory_id", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["memory", "session_name", "uid"], name="memory_source_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.session_name}#{self.seq}"
+
+
+class MemoryAccess(models.Model):
+    """One use of a memory by an agent, not yet added up (M6). Rows are only inserted, so no reader waits."""
+
+    id = models.BigAutoField(primary_key=True)
+    memory = models.ForeignKey(Memory, on_delete=models.CASCADE, related_name="accesses")
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name_plural = "memory accesses"
+
+
+class MemoryUsage(models.Model):
+    """How often a memory was used, added up from its accesses by the upkeep (M6)."""
+
+    memory = models.OneToOneField(Memory, on_delete=models.CASCADE, primary_key=True, related_name="usage")
+    count = models.PositiveBigIntegerField(default=0)
+    last_at = models.DateTimeField(null=True)
+
+    class Meta:
+        verbose_name_plural = "memory usage"

@@ -1,0 +1,61 @@
+"""Reads of memories: whose, which, in which order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import models
+from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, Subquery, Value, When
+from django.db.models.functions import Coalesce, Greatest, Now
+
+if TYPE_CHECKING:
+    from agentmemory.callers import Caller, Scope
+    from agentmemory.models import Agent, Memory  # noqa: F401
+
+
+class MemoryQuerySet(models.QuerySet["Memory"]):
+    def visible_to(
+        self, caller: Caller, *, scope: Scope | None = None, owner: Agent | None = None
+    ) -> MemoryQuerySet:
+        """What the caller may see of its space (T2, M3, M4).
+
+        `mine` is the caller's own (a space token names the `owner`), `space` the shared, `all` everyone's (space
+        tokens alone). Omitted: own and shared; shared alone for a space token.
+        """
+        within = self.filter(space=caller.space)
+        mine = caller.agent or owner
+        if scope == "all" and caller.agent is None:
+            return within
+        if scope == "mine":
+            return within.filter(owner=mine) if mine else within.none()
+        if scope == "space" or caller.agent is None:
+            return within.filter(owner__isnull=True)
+        return within.filter(Q(owner__isnull=True) | Q(owner=caller.agent))
+
+    def kept(self) -> MemoryQuerySet:
+        """Not deleted."""
+        return self.filter(deleted_at__isnull=True)
+
+    def live(self) -> MemoryQuerySet:
+        """What agents find: neither deleted, withdrawn nor expired (M9, D23)."""
+        return self.kept().filter(
+            Q(expires_at__isnull=True) | Q(expires_at__gt=Now()), withdrawn_at__isnull=True
+        )
+
+    def preferred(self) -> MemoryQuerySet:
+        """Own curated, own distilled, shared curated, shared distilled, in this order."""
+        shared = Case(When(owner__isnull=True, then=2), default=0, output_field=IntegerField())
+        distilled = Case(When(origin="distilled", then=1), default=0, output_field=IntegerField())
+        return self.order_by(shared + distilled, "id")
+
+    def with_use(self) -> MemoryQuerySet:
+        """Add `access_count` and `last_accessed_at`: what was added up and what was not yet (M6), in one snapshot."""
+        from agentmemory.models import MemoryAccess
+
+        fresh = MemoryAccess.objects.filter(memory=OuterRef("pk")).order_by().values("memory")
+        count = fresh.annotate(n=Count("id")).values("n")
+        last = fresh.annotate(at=models.Max("at")).values("at")
+        return self.annotate(
+            access_count=Coalesce(F("usage__count"), Value(0)) + Coalesce(Subquery(count), Value(0)),
+            last_accessed_at=Greatest(F("usage__last_at"), Subquery(last)),
+        )

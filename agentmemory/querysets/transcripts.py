@@ -1,0 +1,37 @@
+"""Reads of sessions and messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.db import models
+from django.db.models import F
+
+if TYPE_CHECKING:
+    from agentmemory.callers import Caller
+    from agentmemory.models import Message, Session  # noqa: F401
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    def visible_to(self, caller: Caller) -> SessionQuerySet:
+        """An agent sees its own sessions, a space token those of its space (T2)."""
+        within = self.filter(space=caller.space)
+        return within if caller.agent is None else within.filter(agent=caller.agent)
+
+    def unfinished(self) -> SessionQuerySet:
+        """Those with messages after the last end of a turn (R6)."""
+        return self.filter(terminal_seq__lt=F("last_seq"))
+
+
+class MessageQuerySet(models.QuerySet["Message"]):
+    def standing(self) -> MessageQuerySet:
+        """Neither retracted nor superseded (R5)."""
+        return self.filter(retracted_at__isnull=True, superseded_by="")
+
+    def speech(self) -> MessageQuerySet:
+        """What distillation reads (D4): standing speech, without user messages that failed."""
+        return self.standing().filter(is_speech=True).exclude(type="user", delivery="failed")
+
+    def undelivered(self) -> MessageQuerySet:
+        """User messages that the model has not seen yet: they will change in place (D3)."""
+        return self.standing().filter(type="user", delivery__in=["enqueued", "deferred"])

@@ -1,0 +1,62 @@
+"""The task cluster as rows of our own: what runs, and who is alive to run it."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models.functions import Now
+
+
+class TaskRun(models.Model):
+    """One task while it runs: made at its begin, deleted at its end. What stays behind died with its process."""
+
+    id = models.BigAutoField(primary_key=True)
+    function = models.CharField(max_length=200)
+    argument = models.CharField(max_length=200, blank=True)
+    worker = models.CharField(max_length=200, help_text="The supervisor whose cluster runs it.")
+    pid = models.PositiveIntegerField()
+    started_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["started_at"]
+
+    def __str__(self) -> str:
+        return f"{self.function}({self.argument})"
+
+
+class Heartbeat(models.Model):
+    """One supervised task cluster, alive while its beat is recent."""
+
+    worker = models.CharField(
+        max_length=200, primary_key=True, help_text="Host, process id and a random part."
+    )
+    host = models.CharField(max_length=200)
+    pid = models.PositiveIntegerField()
+    processes = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField(db_default=Now())
+    beat_at = models.DateTimeField(db_default=Now())
+    restarts = models.PositiveIntegerField(
+        default=0, help_text="How often the watchdog started the cluster again."
+    )
+    last_restart_at = models.DateTimeField(null=True)
+    last_restart_reason = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ["-beat_at"]
+        indexes = [models.Index(fields=["-beat_at"], name="heartbeat_newest")]
+
+    def __str__(self) -> str:
+        return self.worker
+
+
+class Tick(models.Model):
+    """When each thing that happens again and again was last done, and what came of it."""
+
+    name = models.CharField(max_length=100, primary_key=True)
+    at = models.DateTimeField(db_default=Now())
+    outcome = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
