@@ -8,6 +8,8 @@ PYTEST_OPTIONS ?= -n 2
 
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1
+# As pip does: a company's own certificates are in the system's store, its registry in pip's configuration.
+export UV_SYSTEM_CERTS := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test check lock chaos
@@ -17,8 +19,10 @@ setup: $(VENV)/.installed
 # The stamp is written last: an installation that was cut short is done again.
 $(VENV)/.installed: requirements.lock
 	@test -n "$(PYTHON)" || { echo "No Python 3.11 or later with venv was found. Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet uv
+	index="$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}"; \
+	test -z "$$index" || export UV_DEFAULT_INDEX="$$index"; \
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	@touch $@
 

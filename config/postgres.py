@@ -182,7 +182,7 @@ def _refuse_unreachable(folders: Sequence[Path], user: pwd.struct_passwd) -> Non
             if not state.st_mode & bits:
                 raise CannotStart(
                     f"PostgreSQL would run here as the user {user.pw_name}, who cannot enter {parent}. "
-                    "Let it be entered (chmod o+x), move AGENTMEMORY_DATA_DIR and the checkout, or set DATABASE_URL."
+                    "Let it be entered (chmod o+x), move the data folder and the checkout, or set DATABASE_URL."
                 )
 
 
