@@ -17,17 +17,11 @@ class Cursor(Lease):
     It is a lease: one pass at a time, over any number of machines (D14). It goes with its session (R7).
     """
 
-    session = models.OneToOneField(
-        Session, on_delete=models.CASCADE, related_name="cursor", db_constraint=False
-    )
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, related_name="cursor", db_constraint=False)
     space = models.ForeignKey(Space, on_delete=models.RESTRICT, related_name="+", db_constraint=False)
     agent = models.ForeignKey(Agent, on_delete=models.RESTRICT, related_name="cursors", db_constraint=False)
-    position = models.PositiveBigIntegerField(
-        default=0, help_text="The last message that was looked at; 0: none."
-    )
-    watermark = models.PositiveBigIntegerField(
-        default=0, help_text="The last message that may be read now (D3)."
-    )
+    position = models.PositiveBigIntegerField(default=0, help_text="The last message that was looked at; 0: none.")
+    watermark = models.PositiveBigIntegerField(default=0, help_text="The last message that may be read now (D3).")
     failures = models.PositiveIntegerField(default=0, help_text="Failures since the last success.")
     window_failures = models.PositiveIntegerField(
         default=0, help_text="Those of them that the window may be the cause of (D20)."
@@ -51,9 +45,7 @@ class Cursor(Lease):
     )
     requested_at = models.DateTimeField(null=True, blank=True, help_text="Somebody asked for a pass now.")
     enqueued_at = models.DateTimeField(null=True, blank=True, help_text="When a task was last made for it.")
-    due_since = models.DateTimeField(
-        null=True, blank=True, help_text="When the oldest turn that waits was finished."
-    )
+    due_since = models.DateTimeField(null=True, blank=True, help_text="When the oldest turn that waits was finished.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     objects = querysets.CursorQuerySet.as_manager()
@@ -63,18 +55,12 @@ class Cursor(Lease):
         constraints = [
             # Makes the epoch part of a key, which is what lets renewals pass a fence (see `leases`).
             models.UniqueConstraint(fields=["id", "epoch"], name="cursor_id_epoch"),
-            models.CheckConstraint(
-                condition=Q(position__lte=F("watermark")), name="cursor_position_within_watermark"
-            ),
+            models.CheckConstraint(condition=Q(position__lte=F("watermark")), name="cursor_position_within_watermark"),
         ]
         indexes = [
             # What is due is found by what is due, not by what exists (D22).
-            models.Index(
-                fields=["next_attempt_at"], condition=Q(position__lt=F("watermark")), name="cursor_behind"
-            ),
-            models.Index(
-                fields=["requested_at"], condition=Q(requested_at__isnull=False), name="cursor_requested"
-            ),
+            models.Index(fields=["next_attempt_at"], condition=Q(position__lt=F("watermark")), name="cursor_behind"),
+            models.Index(fields=["requested_at"], condition=Q(requested_at__isnull=False), name="cursor_requested"),
             models.Index(fields=["space", "agent"], name="cursor_space_agent"),
         ]
 
@@ -123,14 +109,12 @@ class DistillationPass(models.Model):
     prompt_version = models.CharField(max_length=20, blank=True, default="")
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
-    cost = models.DecimalField(
-        max_digits=14, decimal_places=6, null=True, blank=True, help_text="US dollars."
-    )
+    cost = models.DecimalField(max_digits=14, decimal_places=6, null=True, blank=True, help_text="US dollars.")
     started_at = models.DateTimeField(db_default=Now())
     answered_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     answer = models.TextField(
-        null=True, blank=True, help_text="As it came; emptied after AGENTMEMORY_KEEP_ANSWERS days."
+        blank=True, default="", help_text="As it came; emptied after AGENTMEMORY_KEEP_ANSWERS seconds."
     )
     written = models.JSONField(
         default=list, help_text="What became memories: key, memory, version, created/updated/known."

@@ -62,9 +62,7 @@ class LeaseQuerySet(models.QuerySet[Held]):
     def renew(self, pk: Any, *, epoch: int, seconds: float) -> None:
         """Extend a lease that is still held. Raises `LeaseLost` when it is not."""
         renewed = (
-            self.filter(pk=pk, epoch=epoch)
-            .live()
-            .update(expires_at=ClockTimestamp() + timedelta(seconds=seconds))
+            self.filter(pk=pk, epoch=epoch).live().update(expires_at=ClockTimestamp() + timedelta(seconds=seconds))
         )
         if renewed != 1:
             raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
@@ -72,8 +70,9 @@ class LeaseQuerySet(models.QuerySet[Held]):
     def fence(self, pk: Any, *, epoch: int) -> None:
         """Hold the lease still until the open transaction ends. Raises `LeaseLost` when it is lost already."""
         quote = connection.ops.quote_name
+        # Names come from the model, values are parameters.
         sql = (
-            f"SELECT 1 FROM {quote(self.model._meta.db_table)} "
+            f"SELECT 1 FROM {quote(self.model._meta.db_table)} "  # noqa: S608
             f"WHERE {quote(self.model._meta.pk.column)} = %s AND epoch = %s AND expires_at > clock_timestamp() "
             "FOR KEY SHARE"
         )

@@ -26,17 +26,13 @@ class TaskRun(models.Model):
 class Heartbeat(models.Model):
     """One supervised task cluster, alive while its beat is recent."""
 
-    worker = models.CharField(
-        max_length=200, primary_key=True, help_text="Host, process id and a random part."
-    )
+    worker = models.CharField(max_length=200, primary_key=True, help_text="Host, process id and a random part.")
     host = models.CharField(max_length=200)
     pid = models.PositiveIntegerField()
     processes = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField(db_default=Now())
     beat_at = models.DateTimeField(db_default=Now())
-    restarts = models.PositiveIntegerField(
-        default=0, help_text="How often the watchdog started the cluster again."
-    )
+    restarts = models.PositiveIntegerField(default=0, help_text="How often the watchdog started the cluster again.")
     last_restart_at = models.DateTimeField(null=True)
     last_restart_reason = models.CharField(max_length=500, blank=True, default="")
 

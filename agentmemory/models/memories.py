@@ -11,7 +11,8 @@ from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Now
+from django.db.models.functions import Length, Now
+from django.db.models.lookups import LessThanOrEqual
 
 from agentmemory.models.spaces import Agent, Space
 from agentmemory.models.transcripts import Message, Session
@@ -31,7 +32,8 @@ IF current_setting('agentmemory.author', true) ~ '^(agent|operator|space):'
     RETURN NEW;
 END IF;
 IF TG_OP = 'UPDATE' AND to_jsonb(NEW) - 'search' = to_jsonb(OLD) - 'search' THEN RETURN NEW; END IF;
-RAISE EXCEPTION 'a curated memory is changed by a person or an agent alone' USING ERRCODE = 'integrity_constraint_violation';
+RAISE EXCEPTION 'a curated memory is changed by a person or an agent alone'
+    USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'memory_curated_guard';
 """
 
 
@@ -83,20 +85,16 @@ class Memory(models.Model):
                 name="memory_key_unique",
             ),
             models.UniqueConstraint(fields=["id", "space"], name="memory_id_space"),
-            models.CheckConstraint(
-                condition=Q(origin__in=["curated", "distilled"]), name="memory_origin_known"
-            ),
+            models.CheckConstraint(condition=Q(origin__in=["curated", "distilled"]), name="memory_origin_known"),
             models.CheckConstraint(condition=~Q(key="") & ~Q(content=""), name="memory_not_blank"),
             models.CheckConstraint(
-                condition=Q(content__length__lte=CONTENT_LENGTH), name="memory_content_length"
+                condition=LessThanOrEqual(Length("content"), CONTENT_LENGTH), name="memory_content_length"
             ),
             models.CheckConstraint(
-                condition=Q(context__length__lte=CONTEXT_LENGTH), name="memory_context_length"
+                condition=LessThanOrEqual(Length("context"), CONTEXT_LENGTH), name="memory_context_length"
             ),
             models.CheckConstraint(condition=Q(tags__len__lte=TAG_COUNT), name="memory_tag_count"),
-            models.CheckConstraint(
-                condition=Q(importance__gte=0) & Q(importance__lte=1), name="memory_importance"
-            ),
+            models.CheckConstraint(condition=Q(importance__gte=0) & Q(importance__lte=1), name="memory_importance"),
             models.CheckConstraint(condition=Q(version__gte=1), name="memory_version_from_one"),
         ]
         indexes = [
@@ -152,8 +150,7 @@ class MemoryEvent(
                 name="history_refuses_delete",
                 operation=pgtrigger.Delete,
                 when=pgtrigger.Before,
-                func=_UNLESS_PURGED
-                + "RAISE EXCEPTION 'the history of memories is deleted by a purge alone';",
+                func=_UNLESS_PURGED + "RAISE EXCEPTION 'the history of memories is deleted by a purge alone';",
             ),
         ]
 
@@ -179,9 +176,7 @@ class MemorySource(models.Model):
     quote = models.TextField(blank=True, default="")
     verified = models.BooleanField(default=False, help_text="Whether the quote occurs in its message.")
     pass_id = models.BigIntegerField(null=True, help_text="The distillation pass that cited it.")
-    version = models.PositiveIntegerField(
-        default=1, help_text="The memory's version that it first supported."
-    )
+    version = models.PositiveIntegerField(default=1, help_text="The memory's version that it first supported.")
     gone_at = models.DateTimeField(null=True, blank=True, help_text="When its message was taken back.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

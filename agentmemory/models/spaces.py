@@ -59,9 +59,7 @@ class Provider(models.Model):
     )
     key_variable = models.CharField(max_length=100, blank=True, validators=[key_variable_validator])
     default_model = models.CharField(max_length=200, blank=True)
-    served_models = models.JSONField(
-        default=list, blank=True, help_text="Ids of the models that are reached here."
-    )
+    served_models = models.JSONField(default=list, blank=True, help_text="Ids of the models that are reached here.")
     timeout_seconds = models.FloatField(
         null=True,
         blank=True,
@@ -96,9 +94,7 @@ class Provider(models.Model):
     class Meta:
         ordering = ["name"]
         constraints = [
-            models.CheckConstraint(
-                condition=Q(kind__in=["anthropic", "offline", "acp"]), name="provider_kind_known"
-            ),
+            models.CheckConstraint(condition=Q(kind__in=["anthropic", "offline", "acp"]), name="provider_kind_known"),
             models.CheckConstraint(
                 condition=Q(key_variable="")
                 | Q(key_variable__regex=r"^(ANTHROPIC_API_KEY|AGENTMEMORY_KEY_[A-Z0-9_]+)$"),
@@ -122,9 +118,7 @@ class Agent(models.Model):
     name = models.CharField(max_length=200, blank=True)
     status = models.CharField(max_length=20, choices=Status, default=Status.ACTIVE)
     instructions = models.TextField(blank=True)
-    provider = models.ForeignKey(
-        Provider, on_delete=models.RESTRICT, null=True, blank=True, related_name="agents"
-    )
+    provider = models.ForeignKey(Provider, on_delete=models.RESTRICT, null=True, blank=True, related_name="agents")
     model = models.CharField(max_length=200, blank=True)
     archived_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

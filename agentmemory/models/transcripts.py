@@ -45,9 +45,7 @@ class Session(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["agent", "name"], name="session_name_unique_for_agent"),
             models.UniqueConstraint(fields=["id", "space"], name="session_id_space"),
-            models.CheckConstraint(
-                condition=Q(terminal_seq__lte=F("last_seq")), name="session_terminal_within_last"
-            ),
+            models.CheckConstraint(condition=Q(terminal_seq__lte=F("last_seq")), name="session_terminal_within_last"),
         ]
         indexes = [
             # Sessions whose tail waits to be finished (R6): few, whatever the number of sessions.
@@ -77,17 +75,13 @@ class Message(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     space = models.ForeignKey(Space, on_delete=models.RESTRICT, related_name="+", db_constraint=False)
-    session = models.ForeignKey(
-        Session, on_delete=models.CASCADE, related_name="messages", db_constraint=False
-    )
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_constraint=False)
     seq = models.PositiveBigIntegerField()
     uid = models.CharField(max_length=200)
     type = models.CharField(max_length=20, choices=Type)
     subtype = models.CharField(max_length=100, blank=True, default="")
     content = models.JSONField()
-    text = models.TextField(
-        blank=True, default="", help_text="The visible text, taken out once at ingestion (R3)."
-    )
+    text = models.TextField(blank=True, default="", help_text="The visible text, taken out once at ingestion (R3).")
     is_speech = models.BooleanField(
         default=False, help_text="Whether it may say something to distillation by its own shape (D4)."
     )
@@ -96,15 +90,9 @@ class Message(models.Model):
     is_error = models.BooleanField(default=False)
     parent_tool_use_id = models.CharField(max_length=200, blank=True, default="")
     tool_outcomes = models.JSONField(default=dict, blank=True)
-    digest = models.CharField(
-        max_length=64, editable=False, help_text="Keyed digest of the content as received (R2)."
-    )
-    redactions = models.JSONField(
-        default=dict, blank=True, help_text="What was replaced at the door, by kind."
-    )
-    superseded_by = models.CharField(
-        max_length=200, blank=True, default="", help_text="The uid that replaces it."
-    )
+    digest = models.CharField(max_length=64, editable=False, help_text="Keyed digest of the content as received (R2).")
+    redactions = models.JSONField(default=dict, blank=True, help_text="What was replaced at the door, by kind.")
+    superseded_by = models.CharField(max_length=200, blank=True, default="", help_text="The uid that replaces it.")
     retracted_at = models.DateTimeField(null=True, blank=True)
     retraction_reason = models.CharField(max_length=500, blank=True, default="")
     occurred_at = models.DateTimeField(null=True, blank=True)
@@ -159,12 +147,8 @@ class MessageEdge(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["session", "kind", "target_uid", "source_uid"], name="message_edge_unique"
-            ),
-            models.CheckConstraint(
-                condition=Q(kind__in=["supersedes", "retracts"]), name="message_edge_kind_known"
-            ),
+            models.UniqueConstraint(fields=["session", "kind", "target_uid", "source_uid"], name="message_edge_unique"),
+            models.CheckConstraint(condition=Q(kind__in=["supersedes", "retracts"]), name="message_edge_kind_known"),
         ]
 
     def __str__(self) -> str:

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 
 
 class MemoryQuerySet(models.QuerySet["Memory"]):
-    def visible_to(
-        self, caller: Caller, *, scope: Scope | None = None, owner: Agent | None = None
-    ) -> MemoryQuerySet:
+    def visible_to(self, caller: Caller, *, scope: Scope | None = None, owner: Agent | None = None) -> MemoryQuerySet:
         """What the caller may see of its space (T2, M3, M4).
 
         `mine` is the caller's own (a space token names the `owner`), `space` the shared, `all` everyone's (space
@@ -38,9 +36,7 @@ class MemoryQuerySet(models.QuerySet["Memory"]):
 
     def live(self) -> MemoryQuerySet:
         """What agents find: neither deleted, withdrawn nor expired (M9, D23)."""
-        return self.kept().filter(
-            Q(expires_at__isnull=True) | Q(expires_at__gt=Now()), withdrawn_at__isnull=True
-        )
+        return self.kept().filter(Q(expires_at__isnull=True) | Q(expires_at__gt=Now()), withdrawn_at__isnull=True)
 
     def preferred(self) -> MemoryQuerySet:
         """Own curated, own distilled, shared curated, shared distilled, in this order."""
