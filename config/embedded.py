@@ -64,7 +64,7 @@ def ensure(data_dir: Path, *, durable: bool = True) -> DatabaseAddress:
     """Hold the server of `data_dir`, started if it does not run, until `release` or the process's end.
 
     `durable=False` trades safety against a power cut for speed, for throwaway databases. Raises
-    `postgres.CannotStart` with a sentence for the operator.
+    `programs.CannotStart` with a sentence for the operator.
     """
     data_dir = data_dir.resolve()
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)

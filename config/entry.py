@@ -24,7 +24,7 @@ WITHOUT_DATABASE = frozenset(
 
 
 def prepare() -> None:
-    """Hold the embedded database where it is the one in use. Raises `postgres.CannotStart`."""
+    """Hold the embedded database where it is the one in use. Raises `programs.CannotStart`."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.conf import settings
 
@@ -40,12 +40,12 @@ def command_line(arguments: Sequence[str]) -> None:
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
-    from config import postgres
+    from config import programs
 
     command = arguments[1] if len(arguments) > 1 else ""
     try:
         if command not in WITHOUT_DATABASE and "--help" not in arguments:
             prepare()
-    except (ImproperlyConfigured, postgres.CannotStart) as error:
+    except (ImproperlyConfigured, programs.CannotStart) as error:
         sys.exit(f"Cannot start: {error}")
     execute_from_command_line(list(arguments))

@@ -20,9 +20,7 @@ environment.forget("ANTHROPIC_CUSTOM_HEADERS")
 # --- where things are ---
 AGENTMEMORY_DATA_DIR: Path = (BASE_DIR / environment.string("AGENTMEMORY_DATA_DIR", "var")).resolve()
 DEBUG = environment.boolean("DEBUG", False)
-SECRET_KEY = environment.string("SECRET_KEY") or secret_key.read_or_create(
-    AGENTMEMORY_DATA_DIR / "secret_key"
-)
+SECRET_KEY = environment.string("SECRET_KEY") or secret_key.read_or_create(AGENTMEMORY_DATA_DIR / "secret_key")
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS = environment.listing("ALLOWED_HOSTS", LOCAL_HOSTS)
 CSRF_TRUSTED_ORIGINS = environment.listing("CSRF_TRUSTED_ORIGINS", [])
@@ -181,9 +179,9 @@ USE_I18N = False
 
 # --- static files ---
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
 # On where `collectstatic` was run, as in the container image; a checkout serves the files where they lie.
 AGENTMEMORY_STATIC_MANIFEST = environment.boolean("AGENTMEMORY_STATIC_MANIFEST", False)
+STATIC_ROOT = BASE_DIR / "staticfiles" if AGENTMEMORY_STATIC_MANIFEST else None
 WHITENOISE_USE_FINDERS = not AGENTMEMORY_STATIC_MANIFEST
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
