@@ -102,7 +102,12 @@ def create_database(socket_folder: Path, *, user: str, name: str) -> None:
 def _write_settings(cluster: Path, socket_folder: Path, *, durable: bool) -> None:
     """What the server reads at its start: a socket and no port, so that only this user reaches it."""
     listed = '"' + str(socket_folder).replace('"', '""') + '"'
-    settings = {"listen_addresses": "", "port": str(PORT), "unix_socket_directories": listed}
+    settings = {
+        "cluster_name": "agentmemory",
+        "listen_addresses": "",
+        "port": str(PORT),
+        "unix_socket_directories": listed,
+    }
     lines = []
     for name, value in {**settings, **({} if durable else FAST)}.items():
         # Backslashes too are read within the quotes of this file.
