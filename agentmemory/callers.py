@@ -18,6 +18,7 @@ class Caller:
     space: Space
     agent: Agent | None = None
     name: str = ""
+    token_id: int | None = None
 
     @property
     def author(self) -> Author:

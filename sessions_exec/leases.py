@@ -73,7 +73,7 @@ class LeaseQuerySet(models.QuerySet[Held]):
         # Names come from the model, values are parameters.
         sql = (
             f"SELECT 1 FROM {quote(self.model._meta.db_table)} "  # noqa: S608
-            f"WHERE {quote(self.model._meta.pk.column)} = %s AND epoch = %s AND expires_at > clock_timestamp() "
+            f"WHERE {quote(str(self.model._meta.pk.column))} = %s AND epoch = %s AND expires_at > clock_timestamp() "
             "FOR KEY SHARE"
         )
         with connection.cursor() as cursor:

@@ -37,7 +37,7 @@ RAISE EXCEPTION 'a curated memory is changed by a person or an agent alone'
 """
 
 
-class Memory(models.Model):
+class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event model is made by pghistory
     """One statement kept under a key, private to its owner or, without one, shared in its space.
 
     Curated and distilled memories of one key live side by side (M1). A row is never overwritten without a version
@@ -69,7 +69,15 @@ class Memory(models.Model):
     expires_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     withdrawn_at = models.DateTimeField(null=True, blank=True, editable=False)
+    withdrawn_by = models.CharField(max_length=300, blank=True, default="", editable=False)
     withdrawn_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+    edited_by = models.CharField(
+        max_length=300,
+        blank=True,
+        default="",
+        editable=False,
+        help_text="The person who set the content of a distilled memory by hand: no pass changes it from then on.",
+    )
     search = SearchVectorField(null=True, editable=False)
 
     objects = querysets.MemoryQuerySet.as_manager()
@@ -176,14 +184,14 @@ class MemorySource(models.Model):
     quote = models.TextField(blank=True, default="")
     verified = models.BooleanField(default=False, help_text="Whether the quote occurs in its message.")
     pass_id = models.BigIntegerField(null=True, help_text="The distillation pass that cited it.")
-    version = models.PositiveIntegerField(default=1, help_text="The memory's version that it first supported.")
+    version = models.PositiveIntegerField(default=1, help_text="The memory's version that it supports.")
     gone_at = models.DateTimeField(null=True, blank=True, help_text="When its message was taken back.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         ordering = ["memory_id", "seq"]
         constraints = [
-            models.UniqueConstraint(fields=["memory", "session_name", "uid"], name="memory_source_once"),
+            models.UniqueConstraint(fields=["memory", "version", "session_name", "uid"], name="memory_source_once"),
         ]
 
     def __str__(self) -> str:

@@ -1,0 +1,152 @@
+"""What operators do with memories. Every act names its author and a reason, and every one can be taken back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agentmemory import authorship
+from agentmemory.authorship import Author
+from agentmemory.errors import Invalid, NotFound
+from agentmemory.models import Agent, Memory, MemoryEvent
+from agentmemory.services import limits, memories
+
+_RESTORED = ("content", "tags", "context", "importance", "pinned", "expires_at")
+
+
+@transaction.atomic
+def edit(*, memory_id: UUID, author: Author, reason: str, **changes: Any) -> Memory:
+    """Change `content`, `tags`, `context`, `importance`, `pinned` or `expires_at`.
+
+    A distilled memory whose content was set by hand is left alone by every later pass. Raises `Invalid`, `NotFound`.
+    """
+    checked = {field: _CHECKS[field](value) if field in _CHECKS else value for field, value in changes.items()}
+    with authorship.acting(author, reason=reason):
+        memory = _locked(memory_id)
+        if memory.origin == Memory.Origin.DISTILLED and checked.get("content", memory.content) != memory.content:
+            checked["edited_by"] = str(author)
+        return _save(memory, checked)
+
+
+@transaction.atomic
+def remove(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Delete a memory, reversibly."""
+    with authorship.acting(author, reason=reason):
+        memory = _locked(memory_id)
+        memories.mark_deleted(memory)
+        return memory
+
+
+@transaction.atomic
+def undelete(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Bring a deleted memory back. Raises `Invalid` when its key is taken by now."""
+    with authorship.acting(author, reason=reason):
+        return _saved_where_free(_locked(memory_id, deleted=True), {"deleted_at": None})
+
+
+@transaction.atomic
+def restore_version(*, memory_id: UUID, version: int, author: Author, reason: str) -> Memory:
+    """Write an earlier version's content again, as the newest version. Raises `NotFound` without such a version."""
+    event = MemoryEvent.objects.filter(pgh_obj_id=memory_id, version=version).order_by("-pgh_id").first()
+    if event is None:
+        raise NotFound(f"The memory has no version {version}.")
+    return edit(
+        memory_id=memory_id, author=author, reason=reason, **{field: getattr(event, field) for field in _RESTORED}
+    )
+
+
+@transaction.atomic
+def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Write a distilled memory as a curated one of the same key and owner, new or over it. The distilled one stays."""
+    with authorship.acting(author, reason=reason):
+        distilled = _locked(memory_id)
+        if distilled.origin != Memory.Origin.DISTILLED:
+            raise Invalid("Only a distilled memory can be promoted.", field="origin")
+        values = {"content": distilled.content, "tags": distilled.tags, "context": distilled.context}
+        place = {
+            "space": distilled.space,
+            "owner": distilled.owner,
+            "origin": Memory.Origin.CURATED,
+            "key": distilled.key,
+        }
+        curated = Memory.objects.kept().select_for_update(of=("self",)).filter(**place).first()
+        if curated is None:
+            return Memory.objects.create(**place, **values, created_by=str(author))
+        return _save(curated, {**values, "withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
+
+
+@transaction.atomic
+def share(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Give a private memory to its whole space. Raises `Invalid` when the space has one of that key."""
+    with authorship.acting(author, reason=reason):
+        return _saved_where_free(_locked(memory_id), {"owner": None})
+
+
+@transaction.atomic
+def give_back(*, memory_id: UUID, agent: Agent, author: Author, reason: str) -> Memory:
+    """Make a memory private to an agent of its space. Raises `Invalid` when the agent has one of that key."""
+    with authorship.acting(author, reason=reason):
+        memory = _locked(memory_id)
+        if agent.space_id != memory.space_id:
+            raise Invalid("The agent belongs to another space.", field="agent")
+        return _saved_where_free(memory, {"owner": agent})
+
+
+@transaction.atomic
+def withdraw(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Take a memory out of search, context and lists. It stays here, with the reason."""
+    with authorship.acting(author, reason=reason):
+        return _save(
+            _locked(memory_id),
+            {"withdrawn_at": timezone.now(), "withdrawn_by": str(author), "withdrawn_reason": reason[:500]},
+        )
+
+
+@transaction.atomic
+def reinstate(*, memory_id: UUID, author: Author, reason: str) -> Memory:
+    """Bring a withdrawn memory back to search, context and lists."""
+    with authorship.acting(author, reason=reason):
+        return _save(_locked(memory_id), {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
+
+
+def _expiry(value: datetime | None) -> datetime | None:
+    if value is not None and timezone.is_naive(value):
+        raise Invalid("The expiry needs a time zone.", field="expires_at")
+    return value
+
+
+_CHECKS: dict[str, Any] = {
+    "content": limits.content,
+    "tags": limits.tags,
+    "context": limits.context,
+    "importance": limits.importance,
+    "expires_at": _expiry,
+}
+
+
+def _locked(memory_id: UUID, *, deleted: bool = False) -> Memory:
+    row = Memory.objects.filter(pk=memory_id, deleted_at__isnull=not deleted).select_for_update(of=("self",)).first()
+    if row is None:
+        raise NotFound("There is no such memory.")
+    return row
+
+
+def _save(memory: Memory, values: dict[str, Any]) -> Memory:
+    for field, value in values.items():
+        setattr(memory, field, value)
+    memories.save_version(memory, list(values))
+    return memory
+
+
+def _saved_where_free(memory: Memory, values: dict[str, Any]) -> Memory:
+    try:
+        with transaction.atomic():
+            return _save(memory, values)
+    except IntegrityError as error:
+        if "memory_key_unique" not in str(error):
+            raise
+        raise Invalid(f"There is another memory with the key {memory.key!r}.", field="key") from error

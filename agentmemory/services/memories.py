@@ -1,0 +1,223 @@
+"""Memories as their agents write, read and delete them. Everything written here is curated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from agentmemory import authorship
+from agentmemory.callers import Caller, Scope
+from agentmemory.errors import AgentMemoryError, HoldsSecret, Invalid, NotFound, VersionMoved
+from agentmemory.models import Agent, Memory, MemoryAccess
+from agentmemory.querysets.memories import MemoryQuerySet
+from agentmemory.services import limits, redaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What a caller wants written. `None` keeps what the memory has, or takes the default for a new one."""
+
+    key: str
+    content: str
+    context: str | None = None
+    tags: Sequence[str] | None = None
+    scope: Scope | None = None
+    owner: Agent | None = None
+    importance: float | None = None
+    pinned: bool | None = None
+    expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A memory after a write, and whether the write created it."""
+
+    memory: Memory
+    created: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchItem:
+    """What became of one draft of a batch: one of the two."""
+
+    draft: Draft
+    written: Written | None = None
+    error: AgentMemoryError | None = None
+
+
+@transaction.atomic
+def put(
+    *,
+    caller: Caller,
+    draft: Draft,
+    expected_version: int | None = None,
+    create_only: bool = False,
+    keep_secrets: bool = False,
+) -> Written:
+    """Write a curated memory: new, or over the one of this key (M5).
+
+    Raises `Invalid`, `HoldsSecret` unless `keep_secrets` (D13), and `VersionMoved` when the memory is not at
+    `expected_version`, or is there although `create_only`.
+    """
+    values = _checked(draft, keep_secrets=keep_secrets)
+    owner = _owner(caller, draft)
+    place = Memory.objects.kept().filter(space=caller.space, owner=owner, origin=Memory.Origin.CURATED)
+    with authorship.acting(caller.author):
+        memory = place.filter(key=values["key"]).select_for_update().first()
+        if memory is None and expected_version is None:
+            place_of_its_own = {"space": caller.space, "owner": owner, "origin": Memory.Origin.CURATED}
+            created = insert_unless_taken(**place_of_its_own, **values, created_by=str(caller.author))
+            if created is not None:
+                return Written(memory=created, created=True)
+            # Somebody else wrote this key since we looked: from here it is an update like any other.
+            memory = place.select_for_update().get(key=values["key"])
+        if memory is None or create_only or expected_version not in (None, memory.version):
+            raise VersionMoved("The memory is not at the expected version.")
+        _update(memory, values)
+    return Written(memory=memory, created=False)
+
+
+@transaction.atomic
+def put_many(*, caller: Caller, drafts: Sequence[Draft], keep_secrets: bool = False) -> list[BatchItem]:
+    """Write many in one transaction, each on its own: a bad one refuses none of the others."""
+    return [_attempt(caller, draft, keep_secrets=keep_secrets) for draft in drafts]
+
+
+@transaction.atomic
+def get(
+    *, caller: Caller, key: str, scope: Scope | None = None, origin: str | None = None, owner: Agent | None = None
+) -> Memory:
+    """The preferred memory of this key, as one access (M6), with `access_count` from before it. Raises `NotFound`."""
+    found = _named(caller, key=key, scope=scope, origin=origin, owner=owner).with_use().select_related("owner").first()
+    if found is None:
+        raise NotFound("There is no such memory.")
+    count_access([found.pk])
+    return found
+
+
+@transaction.atomic
+def delete(
+    *, caller: Caller, key: str, scope: Scope | None = None, origin: str | None = None, owner: Agent | None = None
+) -> UUID | None:
+    """Delete one memory of this key, in the order of reading. Its id, or nothing where there is none.
+
+    An operator can bring it back.
+    """
+    found = _named(caller, key=key, scope=scope, origin=origin, owner=owner).select_for_update(of=("self",)).first()
+    if found is None:
+        return None
+    with authorship.acting(caller.author):
+        mark_deleted(found)
+    return found.pk
+
+
+def listing(
+    *,
+    caller: Caller,
+    scope: Scope | None = None,
+    origin: str | None = None,
+    tag: str | None = None,
+    owner: Agent | None = None,
+) -> MemoryQuerySet:
+    """What the caller finds, newest update first. Looking through it counts no access."""
+    found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().with_use()
+    if origin is not None:
+        found = found.filter(origin=origin)
+    if tag is not None:
+        found = found.filter(tags__contains=[tag])
+    return found.select_related("owner").order_by("-updated_at", "-id")
+
+
+def count_access(ids: Iterable[UUID]) -> None:
+    """Note one use of each memory, by row id, as rows of their own: nobody waits and no memory changes (M6)."""
+    MemoryAccess.objects.bulk_create([MemoryAccess(memory_id=pk) for pk in ids])
+
+
+def insert_unless_taken(**values: Any) -> Memory | None:
+    """A new memory, or nothing when its key was taken at the same moment (M1)."""
+    now = timezone.now()
+    try:
+        with transaction.atomic():
+            return Memory.objects.create(**values, created_at=now, updated_at=now)
+    except IntegrityError as error:
+        if "memory_key_unique" not in str(error):
+            raise
+        return None
+
+
+def save_version(memory: Memory, fields: Sequence[str]) -> None:
+    """Write the changed `fields` of a locked memory as its next version."""
+    memory.version += 1
+    memory.updated_at = timezone.now()
+    memory.save(update_fields=[*fields, "version", "updated_at"])
+
+
+def mark_deleted(memory: Memory) -> None:
+    """Hide a locked memory for good, reversibly."""
+    memory.deleted_at = timezone.now()
+    save_version(memory, ["deleted_at"])
+
+
+def _named(caller: Caller, *, key: str, scope: Scope | None, origin: str | None, owner: Agent | None) -> MemoryQuerySet:
+    found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().filter(key=key.strip())
+    if origin is not None:
+        found = found.filter(origin=origin)
+    return found.preferred()
+
+
+def _checked(draft: Draft, *, keep_secrets: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {"key": limits.key(draft.key), "content": limits.content(draft.content)}
+    if draft.context is not None:
+        values["context"] = limits.context(draft.context)
+    if draft.tags is not None:
+        values["tags"] = limits.tags(draft.tags)
+    if draft.importance is not None:
+        values["importance"] = limits.importance(draft.importance)
+    if draft.pinned is not None:
+        values["pinned"] = draft.pinned
+    if draft.expires_at is not None:
+        values["expires_at"] = draft.expires_at
+    if not keep_secrets:
+        refuse_secrets(values["key"], values["content"], values.get("context", ""), *values.get("tags", ()))
+    return values
+
+
+def refuse_secrets(*texts: str) -> None:
+    """Raise `HoldsSecret` when any of the texts does (D13)."""
+    kinds = sorted({kind for text in texts for kind in redaction.secret_kinds(text)})
+    if kinds:
+        raise HoldsSecret(tuple(kinds))
+
+
+def _owner(caller: Caller, draft: Draft) -> Agent | None:
+    if draft.scope == "all":
+        raise Invalid("A memory is written to mine or space.", field="scope")
+    if caller.agent is not None:
+        return None if draft.scope == "space" else caller.agent
+    if draft.scope == "mine" and draft.owner is None:
+        raise Invalid("A space token names the owner of what is mine.", field="owner")
+    return draft.owner if draft.scope == "mine" else None
+
+
+def _update(memory: Memory, values: dict[str, Any]) -> None:
+    if memory.expires_at is not None and memory.expires_at <= timezone.now():
+        # Written again after its end: it lives again, else the write would vanish at once.
+        values = {"expires_at": None, **values}
+    values = {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": "", **values}
+    for field, value in values.items():
+        setattr(memory, field, value)
+    save_version(memory, list(values))
+
+
+def _attempt(caller: Caller, draft: Draft, *, keep_secrets: bool) -> BatchItem:
+    try:
+        with transaction.atomic():
+            return BatchItem(draft=draft, written=put(caller=caller, draft=draft, keep_secrets=keep_secrets))
+    except AgentMemoryError as error:
+        return BatchItem(draft=draft, error=error)

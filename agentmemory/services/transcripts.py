@@ -1,0 +1,394 @@
+"""Transcripts: appended under the session's lock, numbered without gaps, never renumbered (R1 to R7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max, QuerySet
+from django.utils import timezone
+from django.utils.encoding import force_bytes
+
+from agentmemory import signals, speech
+from agentmemory.callers import Caller
+from agentmemory.errors import Invalid, NotFound, UidConflict
+from agentmemory.models import Agent, Message, MessageEdge, Session
+from agentmemory.models.transcripts import session_name_validator
+from agentmemory.services import digests, limits, redaction
+
+Guard = Callable[[Session], None]
+"""Called within the writing transaction, with the locked session; it raises when the write may not go on."""
+
+UID_LENGTH = 200
+METADATA_LENGTH = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewMessage:
+    """A message as it is received. `ends_turn` is for formats without `result` messages (R6)."""
+
+    uid: str
+    type: str
+    content: str | list[Any]
+    occurred_at: datetime | None = None
+    delivery: str = Message.Delivery.CONSUMED
+    supersedes: Sequence[str] = ()
+    parent_tool_use_id: str = ""
+    subtype: str = ""
+    is_error: bool = False
+    ends_turn: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appended:
+    """What an append did: new messages, known ones, and where the session stands after it."""
+
+    accepted: int
+    duplicates: int
+    last_seq: int
+    terminal_seq: int
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+def adopt(
+    *,
+    agent: Agent,
+    name: str,
+    title: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    complete: bool | None = None,
+) -> tuple[Session, bool]:
+    """The agent's session of this name, made where it is missing, and whether it was made.
+
+    With `complete` it is finished to its last message (R6). Raises `Invalid`.
+    """
+    values = _session_values(name, title, metadata)
+    with transaction.atomic():
+        session, created = Session.objects.get_or_create(
+            agent=agent, name=name, defaults={"space_id": agent.space_id, **values}
+        )
+        session = _locked(session.pk)
+        for key, value in values.items():
+            setattr(session, key, value)
+        if complete is not None:
+            session.completed_at = (session.completed_at or timezone.now()) if complete else None
+        _save(session, [*values, "completed_at"])
+        if complete:
+            _finish(session)
+        elif created:
+            signals.turn_completed.send(Session, session=session)
+    return session, created
+
+
+def find(*, caller: Caller, name: str, agent: Agent | None = None) -> Session:
+    """The session of this name that the caller may see. Raises `NotFound`, also where several agents have one."""
+    found = Session.objects.visible_to(caller).select_related("agent", "space").filter(name=name)
+    rows = list((found.filter(agent=agent) if agent else found)[:2])
+    if len(rows) != 1:
+        raise NotFound("There is no such session.")
+    return rows[0]
+
+
+@transaction.atomic
+def append(
+    *,
+    session: Session,
+    messages: Sequence[NewMessage],
+    guard: Guard | None = None,
+    said_at: datetime | None = None,
+) -> Appended:
+    """Append what is new of `messages`, in their order, and note what they say about others (R1 to R6).
+
+    A message whose uid and content are known is a duplicate, and changes nothing but, for an importer, where a turn
+    ends. `said_at` is when the newest was said, where that is not now: a session is quiet from then on (R6). Raises `UidConflict`, `Invalid`, and what `guard` raises; then nothing is written.
+    The number of queries does not depend on the number of messages.
+    """
+    session = _locked(session.pk)
+    if guard is not None:
+        guard(session)
+    known = {
+        row.uid: row
+        for row in Message.objects.filter(session=session, uid__in={m.uid for m in messages}).only(
+            "uid", "type", "digest", "seq", "ends_turn"
+        )
+    }
+    fresh: list[Message] = []
+    ended = _note_turn_ends(session, known, messages)
+    for message in messages:
+        row = known.get(message.uid)
+        if row is None:
+            known[message.uid] = row = _row(session, message, seq=session.last_seq + len(fresh) + 1)
+            fresh.append(row)
+        elif row.type != message.type or not _same(row.digest, message.content):
+            raise UidConflict(message.uid)
+    replaced = _apply_edges(session, fresh, messages)
+    Message.objects.bulk_create(fresh)
+    _advance(session, fresh, ended, said_at=said_at or timezone.now(), replaced=replaced)
+    return Appended(
+        accepted=len(fresh),
+        duplicates=len(messages) - len(fresh),
+        last_seq=session.last_seq,
+        terminal_seq=session.terminal_seq,
+        redacted=_total(fresh),
+    )
+
+
+@transaction.atomic
+def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | None = None) -> Message:
+    """Change what became of a user message, in place (R4). Raises `Invalid`, `NotFound`."""
+    if delivery not in Message.Delivery.values:
+        raise Invalid(f"One of {', '.join(Message.Delivery.values)}.", field="delivery")
+    session = _locked(session.pk)
+    if guard is not None:
+        guard(session)
+    message = Message.objects.filter(session=session, uid=uid).first()
+    if message is None:
+        raise NotFound("There is no such message.")
+    if message.type != Message.Type.USER:
+        raise Invalid("Only user messages are delivered.", field="delivery")
+    message.delivery = delivery
+    message.save(update_fields=["delivery"])
+    signals.turn_completed.send(Session, session=session)
+    return message
+
+
+@transaction.atomic
+def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
+    """Take messages back, by uid, those that have not arrived yet too (R5). Returns how many stand retracted now."""
+    session = _locked(session.pk)
+    MessageEdge.objects.bulk_create(
+        [
+            MessageEdge(
+                space_id=session.space_id,
+                session=session,
+                kind=MessageEdge.Kind.RETRACTS,
+                target_uid=uid,
+                reason=reason[:500],
+            )
+            for uid in dict.fromkeys(uids)
+        ],
+        ignore_conflicts=True,
+    )
+    standing = Message.objects.filter(session=session, uid__in=uids, retracted_at__isnull=True)
+    gone = list(standing.values_list("uid", flat=True))
+    standing.update(retracted_at=timezone.now(), retraction_reason=reason[:500])
+    _tell_gone(session, gone, reason or "retracted")
+    signals.turn_completed.send(Session, session=session)
+    return len(gone)
+
+
+@transaction.atomic
+def rewind(*, session: Session, after_uid: str, guard: Guard | None = None) -> int:
+    """Remove every message after `after_uid`; numbers are never used again (R1). Returns how many went.
+
+    Raises `NotFound`.
+    """
+    session = _locked(session.pk)
+    if guard is not None:
+        guard(session)
+    anchor = Message.objects.filter(session=session, uid=after_uid).values_list("seq", flat=True).first()
+    if anchor is None:
+        raise NotFound("There is no such message.")
+    return _remove(session, Message.objects.filter(session=session, seq__gt=anchor), reason="rewound")
+
+
+@transaction.atomic
+def delete(*, session: Session, keep_memories: bool = False, guard: Guard | None = None) -> None:
+    """Delete a session with its messages and its cursor (R7). Memories that rest on it are reconciled, or kept."""
+    session = _locked(session.pk)
+    if guard is not None:
+        guard(session)
+    if not keep_memories:
+        uids = list(Message.objects.filter(session=session).values_list("uid", flat=True))
+        _tell_gone(session, uids, "its session was deleted")
+    session.delete()
+
+
+@transaction.atomic
+def finish(*, session_id: int) -> None:
+    """End the turn that a quiet or complete session left open, at its last message (R6)."""
+    _finish(_locked(session_id))
+
+
+def quiet_sessions(*, now: datetime, limit: int = 500) -> list[int]:
+    """Ids of sessions whose tail waits to be finished: nothing came for `AGENTMEMORY_IDLE_AFTER` seconds (R6)."""
+    before = now - timedelta(seconds=settings.AGENTMEMORY_IDLE_AFTER)
+    quiet = Session.objects.unfinished().filter(quiet_since__lte=before).order_by("quiet_since")
+    return list(quiet.values_list("pk", flat=True)[:limit])
+
+
+def _locked(pk: int) -> Session:
+    row = Session.objects.select_for_update(of=("self",), no_key=True).select_related("agent").filter(pk=pk).first()
+    if row is None:
+        raise NotFound("There is no such session.")
+    return row
+
+
+def _session_values(name: str, title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    if not session_name_validator.regex.fullmatch(name):  # type: ignore[union-attr]
+        raise Invalid(str(session_name_validator.message), field="id")
+    values: dict[str, Any] = {}
+    if title is not None:
+        values["title"] = limits.text(redaction.redact(title).value, field="title", maximum=500, blank=True)
+    if metadata is not None:
+        if len(json.dumps(metadata, default=str)) > METADATA_LENGTH:
+            raise Invalid(f"At most {METADATA_LENGTH:,} characters.", field="metadata")
+        values["metadata"] = redaction.redact(dict(metadata)).value
+    return values
+
+
+def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
+    _check(message)
+    clean = redaction.redact(message.content)
+    text = speech.visible_text(clean.value)
+    return Message(
+        space_id=session.space_id,
+        session=session,
+        seq=seq,
+        uid=message.uid,
+        type=message.type,
+        subtype=redaction.clean_text(message.subtype)[:100],
+        content=clean.value,
+        text=text,
+        is_speech=speech.is_speech(
+            type=message.type, subtype=message.subtype, text=text, parent_tool_use_id=message.parent_tool_use_id
+        ),
+        ends_turn=message.ends_turn or message.type == Message.Type.RESULT,
+        delivery=message.delivery,
+        is_error=message.is_error,
+        parent_tool_use_id=redaction.clean_text(message.parent_tool_use_id)[:200],
+        digest=_digest(message.content),
+        redactions=clean.counts,
+        occurred_at=message.occurred_at,
+    )
+
+
+def _check(message: NewMessage) -> None:
+    limits.text(message.uid, field="uid", maximum=UID_LENGTH)
+    if message.type not in Message.Type.values:
+        raise Invalid(f"One of {', '.join(Message.Type.values)}.", field="type")
+    if message.delivery not in Message.Delivery.values:
+        raise Invalid(f"One of {', '.join(Message.Delivery.values)}.", field="delivery")
+
+
+def _digest_keys() -> list[bytes]:
+    """The newest key first. Older ones keep their messages recognisable after a rotation of the secret key."""
+    return [b"message-digest:" + force_bytes(key) for key in [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]]
+
+
+def _digest(content: object) -> str:
+    return digests.content_digest(key=_digest_keys()[0], content=content)
+
+
+def _same(digest: str, content: object) -> bool:
+    return any(digest == digests.content_digest(key=key, content=content) for key in _digest_keys())
+
+
+def _note_turn_ends(session: Session, known: Mapping[str, Message], messages: Sequence[NewMessage]) -> list[int]:
+    """Numbers of known messages of which it turned out since that they end their turn."""
+    later = [known[m.uid].seq for m in messages if m.ends_turn and m.uid in known and not known[m.uid].ends_turn]
+    if later:
+        Message.objects.filter(session=session, seq__in=later).update(ends_turn=True)
+    return later
+
+
+def _apply_edges(session: Session, fresh: Sequence[Message], messages: Sequence[NewMessage]) -> int:
+    """Note what new messages replace, and what was said before about messages that arrive only now (R5).
+
+    Returns how many messages that were here already are replaced now.
+    """
+    by_uid = {row.uid: row for row in fresh}
+    said = [(m.uid, target) for m in messages if m.uid in by_uid for target in m.supersedes]
+    MessageEdge.objects.bulk_create(
+        [
+            MessageEdge(
+                space_id=session.space_id,
+                session=session,
+                kind=MessageEdge.Kind.SUPERSEDES,
+                source_uid=source,
+                target_uid=target,
+            )
+            for source, target in said
+        ],
+        ignore_conflicts=True,
+    )
+    waiting = MessageEdge.objects.filter(session=session, target_uid__in=by_uid).order_by("pk")
+    for edge in waiting:
+        _mark(by_uid[edge.target_uid], edge)
+    replaced = {target: source for source, target in said if target not in by_uid}
+    return _supersede(session, replaced)
+
+
+def _mark(row: Message, edge: MessageEdge) -> None:
+    if edge.kind == MessageEdge.Kind.SUPERSEDES:
+        row.superseded_by = edge.source_uid
+    else:
+        row.retracted_at, row.retraction_reason = edge.created_at, edge.reason
+
+
+def _supersede(session: Session, replaced: Mapping[str, str]) -> int:
+    """Mark messages that are here already as replaced: `replaced` maps target to source. Returns how many."""
+    rows = list(Message.objects.filter(session=session, uid__in=replaced, superseded_by="")) if replaced else []
+    for row in rows:
+        row.superseded_by = replaced[row.uid]
+    Message.objects.bulk_update(rows, ["superseded_by"])
+    _tell_gone(session, [row.uid for row in rows], "superseded")
+    return len(rows)
+
+
+def _advance(
+    session: Session, fresh: Sequence[Message], ended: Sequence[int], *, said_at: datetime, replaced: int
+) -> None:
+    if not fresh and not ended:
+        return
+    before = session.terminal_seq
+    session.last_seq += len(fresh)
+    session.terminal_seq = max([before, *ended, *(row.seq for row in fresh if row.ends_turn)])
+    if fresh:
+        session.quiet_since = said_at
+    _save(session, ["last_seq", "terminal_seq", "quiet_since"])
+    if session.completed_at is not None:
+        _finish(session)
+    elif session.terminal_seq > before or replaced:
+        signals.turn_completed.send(Session, session=session)
+
+
+def _finish(session: Session) -> None:
+    if session.terminal_seq < session.last_seq:
+        session.terminal_seq = session.last_seq
+        _save(session, ["terminal_seq"])
+    signals.turn_completed.send(Session, session=session)
+
+
+def _remove(session: Session, messages: QuerySet[Message], *, reason: str) -> int:
+    uids = list(messages.values_list("uid", flat=True))
+    _tell_gone(session, uids, reason)
+    messages.delete()
+    left = Message.objects.filter(session=session, ends_turn=True).aggregate(seq=Max("seq"))["seq"]
+    session.terminal_seq = left or 0
+    _save(session, ["terminal_seq"])
+    signals.turn_completed.send(Session, session=session)
+    return len(uids)
+
+
+def _tell_gone(session: Session, uids: Sequence[str], reason: str) -> None:
+    if uids:
+        signals.messages_gone.send(Session, session=session, uids=list(uids), reason=reason)
+
+
+def _save(session: Session, fields: Sequence[str]) -> None:
+    session.updated_at = timezone.now()
+    session.save(update_fields=[*fields, "updated_at"])
+
+
+def _total(rows: Sequence[Message]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for row in rows:
+        for kind, count in row.redactions.items():
+            total[kind] = total.get(kind, 0) + count
+    return total
