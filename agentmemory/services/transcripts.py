@@ -105,8 +105,9 @@ def append(
     """Append what is new of `messages`, in their order, and note what they say about others (R1 to R6).
 
     A message whose uid and content are known is a duplicate, and changes nothing but, for an importer, where a turn
-    ends. `said_at` is when the newest was said, where that is not now: a session is quiet from then on (R6). Raises `UidConflict`, `Invalid`, and what `guard` raises; then nothing is written.
-    The number of queries does not depend on the number of messages.
+    ends. `said_at` is when the newest was said, where that is not now: a session is quiet from then on (R6). Raises
+    `UidConflict`, `Invalid`, and what `guard` raises; then nothing is written. The number of queries does not depend
+    on the number of messages.
     """
     session = _locked(session.pk)
     if guard is not None:
