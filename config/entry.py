@@ -23,12 +23,15 @@ WITHOUT_DATABASE = frozenset(
 )
 
 
-def prepare() -> None:
-    """Hold the embedded database where it is the one in use. Raises `programs.CannotStart`."""
+def prepare(*, database: bool = True) -> None:
+    """Read the settings, and hold the embedded database where it is the one in use.
+
+    Raises `ImproperlyConfigured` and `programs.CannotStart`.
+    """
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.conf import settings
 
-    if settings.AGENTMEMORY_EMBEDDED:
+    if settings.AGENTMEMORY_EMBEDDED and database:
         from config import embedded
 
         embedded.ensure(settings.AGENTMEMORY_DATA_DIR)
@@ -36,7 +39,6 @@ def prepare() -> None:
 
 def command_line(arguments: Sequence[str]) -> None:
     """Run one management command. A broken installation ends it with a sentence, not a trace."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
@@ -44,8 +46,7 @@ def command_line(arguments: Sequence[str]) -> None:
 
     command = arguments[1] if len(arguments) > 1 else ""
     try:
-        if command not in WITHOUT_DATABASE and "--help" not in arguments:
-            prepare()
+        prepare(database=command not in WITHOUT_DATABASE and "--help" not in arguments)
     except (ImproperlyConfigured, programs.CannotStart) as error:
         sys.exit(f"Cannot start: {error}")
     execute_from_command_line(list(arguments))

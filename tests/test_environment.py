@@ -153,9 +153,10 @@ def test_only_a_web_process_has_a_pool() -> None:
     assert settings(expression, AGENTMEMORY_PROCESS="web") == "0 True"
 
 
-def test_a_bad_value_stops_the_command_line_without_a_trace() -> None:
+@pytest.mark.parametrize("command", ["migrate", "check"])
+def test_a_bad_value_stops_the_command_line_without_a_trace(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "manage.py", "migrate"],
+        [sys.executable, "manage.py", command],
         cwd=ROOT,
         env={**os.environ, "AGENTMEMORY_CADENCE": "soon"},
         capture_output=True,
