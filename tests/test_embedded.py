@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ def data_dir() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="am-e-", dir="/tmp"))  # mode 0700
     yield folder
     postgres.stop(folder / "postgres")
+    shutil.rmtree(folder)
 
 
 class Holder:
