@@ -7,17 +7,22 @@ from django.db.models.functions import Now
 
 
 class TaskRun(models.Model):
-    """One task while it runs: made at its begin, deleted at its end. What stays behind died with its process."""
+    """One task in a worker's hands: made when it is pulled from the queue, deleted at its end.
+
+    Process 0 means that it was pulled and no process has begun it. What stays behind died with its process.
+    """
 
     id = models.BigAutoField(primary_key=True)
     function = models.CharField(max_length=200)
     argument = models.CharField(max_length=200, blank=True)
     worker = models.CharField(max_length=200, help_text="The supervisor whose cluster runs it.")
-    pid = models.PositiveIntegerField()
-    started_at = models.DateTimeField(db_default=Now())
+    pid = models.PositiveIntegerField(help_text="The process that runs it; 0: none has begun.")
+    delivery = models.BigIntegerField(null=True, blank=True, help_text="The row of the queue that it came from.")
+    started_at = models.DateTimeField(db_default=Now(), help_text="When it was begun; until then, when it was pulled.")
 
     class Meta:
         ordering = ["started_at"]
+        indexes = [models.Index(fields=["worker"], name="taskrun_worker")]
 
     def __str__(self) -> str:
         return f"{self.function}({self.argument})"

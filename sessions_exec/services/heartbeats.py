@@ -1,0 +1,53 @@
+"""Which supervised clusters are alive, and what became of those that are not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import F
+
+from sessions_exec.leases import ClockTimestamp
+from sessions_exec.models import Heartbeat, TaskRun
+
+# A beat comes every second; a pause of the machine or of the database is no death.
+DEAD_AFTER = 15.0
+KEPT = timedelta(days=1)
+
+
+def beat(*, worker: str, host: str, pid: int, processes: int) -> None:
+    """Say that a worker is alive."""
+    alive = {"host": host, "pid": pid, "processes": processes, "beat_at": ClockTimestamp()}
+    if not Heartbeat.objects.filter(worker=worker).update(**alive):
+        Heartbeat.objects.get_or_create(worker=worker, defaults=alive)
+
+
+def restarted(*, worker: str, reason: str) -> None:
+    """Count a restart of a worker's cluster, with the reason."""
+    Heartbeat.objects.filter(worker=worker).update(
+        restarts=F("restarts") + 1, last_restart_at=ClockTimestamp(), last_restart_reason=reason[:500]
+    )
+
+
+def ended(worker: str) -> None:
+    """Remove a worker that stopped in order: it is not missing."""
+    Heartbeat.objects.filter(worker=worker).delete()
+
+
+def alive(worker: str = "") -> bool:
+    """Whether any worker, or the named one, has given a sign of life lately."""
+    recent = Heartbeat.objects.filter(beat_at__gt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
+    return (recent.filter(worker=worker) if worker else recent).exists()
+
+
+def dead() -> list[str]:
+    """Workers that still have tasks in hand although they have gone silent, or never had a heartbeat."""
+    recent = Heartbeat.objects.filter(beat_at__gt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
+    silent = TaskRun.objects.filter(started_at__lt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
+    return list(
+        silent.exclude(worker__in=recent.values("worker")).order_by().values_list("worker", flat=True).distinct()
+    )
+
+
+def tidy() -> int:
+    """Remove the heartbeats of workers that have been silent for a day."""
+    return Heartbeat.objects.filter(beat_at__lt=ClockTimestamp() - KEPT).delete()[0]
