@@ -54,6 +54,11 @@ def forget(name: str) -> None:
     os.environ.pop(name, None)
 
 
+def of_child(**values: str) -> dict[str, str]:
+    """The environment for a process that this one starts: its own, with these values."""
+    return {**os.environ, **values}
+
+
 def string(name: str, default: str = "") -> str:
     return os.environ.get(name, "").strip() or default
 

@@ -16,6 +16,8 @@ environment.load(BASE_DIR / ".env")
 # The Anthropic SDK sends these headers with every request, even when its key and address are explicit: an
 # ambient variable must not reach a call (D18).
 environment.forget("ANTHROPIC_CUSTOM_HEADERS")
+# The queue's library would take another queue's name from here.
+environment.forget("Q_CLUSTER_NAME")
 
 # --- where things are ---
 AGENTMEMORY_DATA_DIR: Path = (BASE_DIR / environment.string("AGENTMEMORY_DATA_DIR", "var")).resolve()
@@ -49,6 +51,8 @@ AGENTMEMORY_EXECUTION_LEASE: float = environment.seconds("AGENTMEMORY_EXECUTION_
 AGENTMEMORY_RECOVERY_SCAN: float = environment.seconds("AGENTMEMORY_RECOVERY_SCAN", 10.0)
 AGENTMEMORY_WATCHDOG: float = environment.seconds("AGENTMEMORY_WATCHDOG", 60.0)
 AGENTMEMORY_WORKERS = environment.integer("AGENTMEMORY_WORKERS", 2, minimum=1)
+# The supervised cluster that this process belongs to; set by the supervisor for its children.
+AGENTMEMORY_WORKER_NAME = environment.string("AGENTMEMORY_WORKER_NAME")
 # Whole seconds, because the cluster's timeout is an alarm signal (A3).
 AGENTMEMORY_TASK_TIMEOUT = environment.integer(
     "AGENTMEMORY_TASK_TIMEOUT", ceil(5 * AGENTMEMORY_CALL_TIMEOUT), minimum=1
@@ -104,6 +108,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 Q_CLUSTER: dict[str, Any] = {
     "name": "agentmemory",
     "orm": "default",
+    # Pulls from the same table, and only for a worker that is free.
+    "broker_class": "sessions_exec.queue.Broker",
     "workers": AGENTMEMORY_WORKERS,
     # A task's lock begins when it is pulled, not when it runs: nothing may wait in a local queue.
     "queue_limit": 1,

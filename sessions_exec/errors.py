@@ -15,3 +15,14 @@ class LeaseHeld(SessionsExecError):
 
 class LeaseLost(SessionsExecError):
     """The lease that a write relies on has expired or was taken over: nothing was written."""
+
+
+class TaskFailed(SessionsExecError):
+    """A task ended with an error, which its edge has logged. Names the kind of error and nothing of its text."""
+
+
+class TaskStopped(SystemExit):
+    """The worker is asked to stop in the midst of a task, which now gives back what it has begun.
+
+    Not an `Exception`: nothing that catches errors on its way may take it for one.
+    """

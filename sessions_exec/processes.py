@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 
 import psutil
 
@@ -41,10 +42,10 @@ def bind_forked_children() -> None:
     os.register_at_fork(before=remember, after_in_child=bind)
 
 
-def kill_group(group: int) -> None:
-    """Kill every process of a group that `start_new_session` made."""
+def signal_group(group: int, number: int) -> None:
+    """Signal every process of a group that `start_new_session` made, those that are left of it."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
+        os.killpg(group, number)
 
 
 def alive(pid: int) -> bool:
@@ -61,6 +62,13 @@ def descendants(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
+
+
+def kill(found: Iterable[psutil.Process]) -> None:
+    """Kill each of them that is still there."""
+    for process in found:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def _ask_linux(number: int) -> bool:

@@ -11,9 +11,9 @@ from sessions_exec.models import Tick
 TOLERANCE = 0.8
 
 
-def claim(name: str, *, every: float) -> bool:
+def claim(name: str, *, every: float, tolerance: float = TOLERANCE) -> bool:
     """Take the turn that comes every `every` seconds; of several workers one gets it."""
-    earliest = ClockTimestamp() - timedelta(seconds=every * TOLERANCE)
+    earliest = ClockTimestamp() - timedelta(seconds=every * tolerance)
     taken = Tick.objects.filter(name=name, at__lte=earliest).update(at=ClockTimestamp())
     if taken:
         return True

@@ -1,0 +1,61 @@
+"""Work that is done again and again, and the ticker that does what must be quicker than the queue's schedules."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from django.db import close_old_connections, connection
+
+from sessions_exec.services import ticks
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """Regular work as a task: `function` by its dotted name, every so many seconds, in whole minutes."""
+
+    name: str
+    function: str
+    every: float
+
+    @property
+    def minutes(self) -> int:
+        return max(1, int(self.every // 60))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """Regular work done in the supervisor itself, quick and without a model: what it returns is noted."""
+
+    name: str
+    every: float
+    function: Callable[[], object]
+
+
+def run(regulars: Sequence[Tick], *, stop: threading.Event) -> None:
+    """Do each when its time has come, until `stop`. Over all workers together each is done once in its time."""
+    due = {each.name: 0.0 for each in regulars}
+    pause = min([0.5, *(each.every / 4 for each in regulars)])
+    while not stop.wait(pause):
+        for each in regulars:
+            if not stop.is_set() and time.monotonic() >= due[each.name]:
+                due[each.name] = time.monotonic() + each.every
+                do(each)
+    connection.close()
+
+
+def do(each: Tick) -> None:
+    """Do one if it is its turn. What goes wrong with one does not stop the others."""
+    try:
+        if ticks.claim(each.name, every=each.every):
+            ticks.note(each.name, each.function())
+    except Exception:
+        logger.exception("regular work failed", extra={"action": "tick.failed", "tick": each.name})
+        connection.close()
+    finally:
+        close_old_connections()

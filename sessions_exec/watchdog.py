@@ -1,0 +1,50 @@
+"""When a task cluster that looks alive has to be started again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sessions_exec.services.runs import InHand
+
+# What a task gets beyond its timeout before its whole cluster is ended with it.
+OVERRUN = 15.0
+
+
+@dataclass(kw_only=True)
+class Watchdog:
+    """Judges one cluster by what it has in hand and by what it leaves lying. Times are in seconds.
+
+    A busy cluster is not a stuck one: it is stuck when it could work and does not.
+    """
+
+    workers: int
+    patience: float
+    task_timeout: float
+    _left_lying: tuple[int, float] | None = field(default=None, init=False)
+
+    def judge(self, *, in_hand: Sequence[InHand], oldest_waiting: int | None, at: float) -> str | None:
+        """Why the cluster has to be started again, or nothing. `at` is a clock that only goes forward."""
+        running = [run for run in in_hand if run.pid]
+        overrun = [run for run in running if run.age > self.task_timeout + OVERRUN]
+        if overrun:
+            return f"{overrun[0].function} has outlived its timeout of {self.task_timeout:g} s"
+        lost = [run for run in in_hand if not run.pid and run.age > self.patience]
+        if lost and len(running) < self.workers:
+            return f"{lost[0].function} was pulled {lost[0].age:.0f} s ago and no worker begins it"
+        if self._lies(oldest_waiting if len(in_hand) < self.workers else None, at):
+            return f"a task has waited for {self.patience:g} s although a worker is free"
+        return None
+
+    def begin(self) -> None:
+        """Forget what was seen: another cluster has begun."""
+        self._left_lying = None
+
+    def _lies(self, oldest: int | None, at: float) -> bool:
+        """Whether the same task has been the oldest, and a worker free for it, for longer than our patience."""
+        if oldest is None:
+            self._left_lying = None
+            return False
+        if self._left_lying is None or self._left_lying[0] != oldest:
+            self._left_lying = (oldest, at)
+        return at - self._left_lying[1] > self.patience
