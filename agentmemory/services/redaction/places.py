@@ -31,7 +31,9 @@ def _has_key_body(match: re.Match[str]) -> bool:
 
 
 def _is_password(match: re.Match[str]) -> bool:
-    return not values.is_placeholder(match.group("secret"))
+    """In a place for passwords `secret` is one, however bad; only `user:password@host` is how examples are written."""
+    password = match.group("secret")
+    return password.lower() in ("secret", "token", "key") or not values.is_placeholder(password)
 
 
 def _is_key(match: re.Match[str]) -> bool:
@@ -47,7 +49,7 @@ def _is_given_password(match: re.Match[str]) -> bool:
 
 
 def _is_parameter(match: re.Match[str]) -> bool:
-    return values.long_enough(match.group("secret"))
+    return values.long_enough(match.group("secret")) or values.like_password(match.group("secret"))
 
 
 def _is_login(match: re.Match[str]) -> bool:

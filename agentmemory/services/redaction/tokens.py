@@ -77,7 +77,7 @@ def _is_generic_sk(match: re.Match[str]) -> bool:
     """Class names (`sk-estimator-doc-link`) begin with `sk-` too: a key has a long word of letters and digits."""
     body = match.group("body")
     words = re.split(r"[^A-Za-z0-9]", body)
-    mixed = any(len(word) >= 8 and values.turns(word) for word in words)
+    mixed = any(len(word) >= 10 and values.turns(word) for word in words)
     dotted = "." in body and len(body) >= 20 and values.classes(body) >= 3
     return _is_real(match) and (mixed or dotted or max(map(len, words)) >= 32)
 
@@ -93,7 +93,7 @@ def _prefixed() -> list[Rule]:
 
 
 def _generic(prefix: str) -> Rule:
-    body = r"(?P<body>[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{4,})+|[A-Za-z0-9_-]{20,})"
+    body = r"(?P<body>[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]{4,})+|[A-Za-z0-9_-]{16,})"
     return rule("api_key", at_edge(prefix) + body, prefix, judge=_is_generic_sk)
 
 
