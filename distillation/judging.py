@@ -143,7 +143,7 @@ def _candidate(entry: answers.Entry, *, window: windows.Window) -> Candidate:
         tags=_tags(entry),
         sources=sources,
         quote=quote,
-        quote_verified=bool(quote) and _occurs(quote, window=window, sources=sources),
+        quote_verified=bool(quote) and occurs(quote, window=window, sources=sources),
     )
 
 
@@ -151,8 +151,8 @@ def _tags(entry: answers.Entry) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tag.strip() for tag in entry.tags if tag.strip()))
 
 
-def _occurs(quote: str, *, window: windows.Window, sources: tuple[int, ...]) -> bool:
-    """Whether the words stand in the full text of a cited message; white space counts as one space."""
+def occurs(quote: str, *, window: windows.Window, sources: tuple[int, ...]) -> bool:
+    """Whether the words stand in the full text of one of these messages; white space counts as one space (D10)."""
     return any(quote in " ".join(shown.original.split()) for shown in window.shown if shown.seq in sources)
 
 

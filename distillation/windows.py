@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 ELLIPSIS = "…"
@@ -93,16 +93,6 @@ def build(*, utterances: Iterable[Utterance], start: int, limit: int, budget: Bu
     return Window(start=start, end=limit, shown=tuple(shown), full=False)
 
 
-def halved(budget: Budget, times: int, *, of: int | None = None) -> Budget:
-    """The budget after `times` halvings of its messages, or of the `of` messages that a window really showed.
-
-    A window that failed is never sent again as it was (D7, D20): one that showed fewer messages than the
-    budget allows is halved from what it showed. Never below one message.
-    """
-    messages = budget.messages if of is None else min(budget.messages, of)
-    return replace(budget, messages=max(1, messages >> max(0, times)))
-
-
 def render(window: Window) -> str:
     """The transcript as it is shown: `[SEQ] role: text`, messages apart by a blank line."""
     return SEPARATOR.join(shown.line for shown in window.shown)
@@ -161,7 +151,7 @@ def _boundary(text: str, at: int) -> int:
     place = at
     while 0 < place < len(text) and at - place < 32 and _clings(text, place):
         place -= 1
-    return place if place > 0 and not _clings(text, place) else at
+    return at if 0 < place < len(text) and _clings(text, place) else place
 
 
 def _clings(text: str, at: int) -> bool:

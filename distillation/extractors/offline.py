@@ -35,10 +35,11 @@ WEIGHT = {
 FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|I'd|I'll|my|mine|me)\b")
 DONE_BY_AGENT = re.compile(r"^I(?:'ve| have)? ((?:\w+ly )?\w+(?:ed|t)) ")
 FILLER = re.compile(
-    r"^(?:(?:also|and|but|so|ok(?:ay)?|yes|right|well|perfect|great|sure|done|actually|btw|by the way|fyi|for the record|one (?:more |last )?thing|"
-    r"note(?: that)?|summary|update|reminder)\b[,:!.]*\s+)+",
+    r"^(?:(?:also|and|but|so|ok(?:ay)?|yes|right|well|perfect|great|sure|done|actually|btw|by the way|fyi|"
+    r"note(?: that)?|for the record|one (?:more |last )?thing|summary|update|reminder)\b[,:!.]*\s+)+",
     re.IGNORECASE,
 )
+PLEASE = re.compile(r"^please,? ", re.IGNORECASE)
 PRONOUNS = frozenset({"i", "you", "he", "she", "which"})
 KEY_STOP = likeness.LITTLE_WORDS | PRONOUNS | frozenset({"so", "please", "also", "because", "than"})
 
@@ -113,6 +114,7 @@ def _statements(shown: windows.Shown) -> Iterator[Found]:
 
 def _self_contained(text: str, *, role: str) -> str:
     """The sentence, with who "I" is said where it says so."""
+    text = PLEASE.sub("", text)
     done = DONE_BY_AGENT.match(text)
     if role == "assistant" and done:
         return _capital(text[done.start(1) :])

@@ -26,6 +26,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
+CLAUSE = r"^|[^\w\s,'`)/-]\s*|\s-\s"
+"""Where a clause begins: at the start, behind a mark that ends or opens one, behind a dash."""
+
 # A message that does this is planted, not said: nothing of it is kept (D12).
 PLANTED = _any(
     r"\b(?:ignore|disregard|forget|override|bypass)\b.{0,40}"
@@ -37,15 +40,15 @@ PLANTED = _any(
     r"\b(?:jailbreak|developer mode|do anything now)\b",
     r"\b(?:to|dear|attention|hey),? (?:the |any |all |every )?"
     r"(?:ai|llm|assistants?|agents?|models?|memory system)\b.{0,20}[:,]",
-    r"(?:^|[.!?:;]\s*|\b(?:please|must|should|shall|need to|now|and|then) )"
+    rf"(?:{CLAUSE}|\b(?:please|must|should|shall|need to|now|and|then) )"
     r"(?:remember|memori[sz]e|save|store|add|write|record|persist|insert|put|create|keep)\b"
     r".{0,80}\b(?:memory|memories|long[- ]term|knowledge base)\b",
-    r"(?:^|[.!?:;]\s*|\b(?:please|must|should|always) )(?:remember|memori[sz]e|note|record)\b,?"
+    rf"(?:{CLAUSE}|\b(?:please|must|should|always) )(?:remember|memori[sz]e|note|record)\b,?"
     r" ?(?:that\b|this\b|the following\b|forever\b|:)",
     r'"(?:memories|sources)"\s*:',
     r"\b(?:output|respond|reply|answer) (?:only )?with (?:the |this |exactly )",
     r"</?(?:system|transcript|instructions?|memory|memories)\b",
-    r"^\s*\[?(?:system|assistant|user|human)\]?\s*:",
+    rf"(?:{CLAUSE})(?:system|assistant|human)\]?\s*:",
 )
 
 QUESTION = _any(
@@ -78,7 +81,7 @@ PASSING = _any(
     r"\b(?:again|on my machine|a moment ago|just now)[.!]?$",
     r"\b(?:thanks|thank you|sorry|great job|well done|good (?:morning|catch|point)|"
     r"you're (?:absolutely )?(?:right|correct))\b",
-    r"\b(?:above|below|as follows|the following|see here|attached|to-?do list)\b",
+    r"\b(?:above|below)\b(?! \d)|\b(?:as follows|the following|see here|attached|to-?do list)\b",
     r"\bcan't (?:wait|agree|believe|imagine|thank|stop|help)\b",
     r":\s*$",
     r"^(?:yes|no|ok|okay|sure|fine|perfect|great|done|got it|understood|hm+|hi|hello|hey)\b.{0,15}$",
@@ -87,8 +90,8 @@ PASSING = _any(
 POINTING = _any(
     r"^(?:and |but |so |also,? )?(?:it|it's|this|that|that's|these|those|they|they're|he|she|there|here)\b"
     r"(?! turn(?:s|ed) out)",
-    r"\b(?:decided|agreed|chose|picked|discussed)(?: on)? (?:this|it|that)(?: (?:in|on|at|last|yesterday|before|earlier|"
-    r"already|with)\b|[.!]?$)",
+    r"\b(?:decided|agreed|chose|picked|discussed)(?: on)? (?:this|it|that)"
+    r"(?: (?:in|on|at|last|yesterday|before|earlier|already|with)\b|[.!]?$)",
 )
 """Leans on the sentence before: a word in it means nothing without that."""
 
@@ -191,7 +194,7 @@ DOES = (
 STATES = rf"(?:{DOES}|(?:is|are) (?:{SET_UP}|the|an?|our|in|on|at|under|behind|responsible|available|always|`|\d+))"
 
 USER_FACT = _any(
-    rf"^(?:the |our |my |all |every |each |this )?(?:[\w./`'-]+ ){{0,5}}{THING}(?:'s)? "
+    rf"^(?:the |our |my |all |every |each |this )?(?:[\w./`'-]+ ){{0,8}}{THING}(?:'s)? "
     rf"(?:[\w./`'-]+ ){{0,5}}?{STATES}\b",
     r"^we (?:use|run|deploy|have|host|store|keep|release|ship|work|support|maintain|own|build|develop|call)\b",
     r"^(?:the |our )?(?:[\w-]+ )?(?:owner|maintainer|lead|contact|reviewer)\b.{0,40}\b(?:is|are) \w",
@@ -221,7 +224,9 @@ CORRECTION = _any(
 
 def planted(message: str) -> bool:
     """Whether a message tries to instruct its reader or to plant a memory."""
-    return PLANTED.search(" ".join(message[: sentences.MAX_CHARS].split())) is not None
+    lines = [" ".join(line.split()) for line in message[: sentences.MAX_CHARS].splitlines()]
+    # Once with its line ends as the ends of clauses, once with words that a line end stands between.
+    return any(PLANTED.search(joint.join(lines)) for joint in (" | ", " "))
 
 
 def kind(text: str, *, role: str, listed: bool) -> Kind | None:

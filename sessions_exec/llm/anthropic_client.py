@@ -82,9 +82,7 @@ async def _bounded(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
         message = f"no complete answer within {endpoint.timeout_seconds:g} s"
         raise ModelCallFailed(kind=FailureKind.TIMEOUT, message=message) from error
     except anthropic.APIStatusError as error:
-        raise failures.from_status(
-            status=error.status_code, headers=error.response.headers, body=error.body
-        ) from error
+        raise failures.from_status(status=error.status_code, headers=error.response.headers, body=error.body) from error
     except anthropic.APIConnectionError as error:
         raise ModelCallFailed(kind=FailureKind.CONNECTION, message=_causes(error)) from error
     except (
@@ -166,9 +164,7 @@ def _reply(message: object, *, asked: str) -> ModelReply:
     if message.get("error") or message.get("type") == "error":
         error_type, words = failures.describe(message)
         kind = failures.kind_of_error(error_type=error_type, words=words)
-        raise ModelCallFailed(
-            kind=kind, message=f"an error came with the answer: {error_type} {words}", **known
-        )
+        raise ModelCallFailed(kind=kind, message=f"an error came with the answer: {error_type} {words}", **known)
     stop_reason = str(message.get("stop_reason") or "end_turn")
     if failure := _incomplete(stop_reason, text=text):
         raise ModelCallFailed(kind=failure[0], message=failure[1], **known)
@@ -192,9 +188,7 @@ def _incomplete(stop_reason: str, *, text: str) -> tuple[FailureKind, str] | Non
 def _text(message: Mapping[str, Any]) -> str:
     content = message.get("content")
     blocks = content if isinstance(content, list) else []
-    texts = [
-        block.get("text") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"
-    ]
+    texts = [block.get("text") for block in blocks if isinstance(block, Mapping) and block.get("type") == "text"]
     return failures.readable("".join(text for text in texts if isinstance(text, str)))
 
 

@@ -42,9 +42,7 @@ def from_status(*, status: int, headers: Mapping[str, str], body: object) -> Mod
     error_type, words = describe(body)
     return ModelCallFailed(
         kind=_kind_of_status(status, error_type=error_type, words=words),
-        message=clipped(
-            f"HTTP {status}" + (f" {error_type}" if error_type else "") + f": {words or 'no body'}"
-        ),
+        message=clipped(f"HTTP {status}" + (f" {error_type}" if error_type else "") + f": {words or 'no body'}"),
         retry_after=retry_after(headers),
     )
 
@@ -87,9 +85,7 @@ def readable(text: str) -> str:
 
 
 def _kind_of_status(status: int, *, error_type: str, words: str) -> FailureKind:
-    if status in (400, 402, 403, 429) and (
-        error_type == "billing_error" or _speaks_of_quota(f"{error_type} {words}")
-    ):
+    if status in (400, 402, 403, 429) and (error_type == "billing_error" or _speaks_of_quota(f"{error_type} {words}")):
         return FailureKind.QUOTA
     if status in BY_STATUS:
         return BY_STATUS[status]

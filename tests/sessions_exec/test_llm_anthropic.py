@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import email.utils
 import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,17 +28,13 @@ def server() -> Iterator[ModelServer]:
         yield running
 
 
-def ask(server: ModelServer, *, timeout: float = 20.0, **changes: object) -> ModelReply:
-    request = ModelRequest(
-        **{"model": "m-1", "system": "be brief", "prompt": "[1] user: hi", "max_tokens": 50, **changes}
-    )
+def ask(server: ModelServer, *, timeout: float = 20.0, **changes: Any) -> ModelReply:
+    request = ModelRequest(model="m-1", system="be brief", prompt="[1] user: hi", max_tokens=50)
     endpoint = Endpoint(address=server.address, key=KEY, timeout_seconds=timeout)
-    return anthropic_client.complete(endpoint, request)
+    return anthropic_client.complete(endpoint, dataclasses.replace(request, **changes))
 
 
-def failure(
-    server: ModelServer, behaviour: model_server.Behaviour, *, timeout: float = 20.0
-) -> ModelCallFailed:
+def failure(server: ModelServer, behaviour: model_server.Behaviour, *, timeout: float = 20.0) -> ModelCallFailed:
     server.script(behaviour)
     with pytest.raises(ModelCallFailed) as caught:
         ask(server, timeout=timeout)
@@ -65,9 +63,7 @@ def test_an_answer_comes_with_its_usage_and_one_request_is_made(server: ModelSer
 
 def test_structured_output_is_asked_for_only_with_a_schema(server: ModelServer) -> None:
     ask(server, schema={"type": "object"})
-    assert server.requests[0].body["output_config"] == {
-        "format": {"type": "json_schema", "schema": {"type": "object"}}
-    }
+    assert server.requests[0].body["output_config"] == {"format": {"type": "json_schema", "schema": {"type": "object"}}}
 
 
 @pytest.mark.parametrize(
@@ -170,17 +166,18 @@ def test_d7_the_call_timeout_bounds_the_call_to_its_last_byte(
     assert time.monotonic() - begin < 2.0
 
 
-def test_d7_the_call_timeout_bounds_the_name_lookup(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_d7_the_call_timeout_bounds_the_name_lookup(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(server)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_kwargs: time.sleep(3) or [])
+
+    def stuck(*_args: object, **_kwargs: object) -> list[object]:
+        time.sleep(3)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", stuck)
     request = ModelRequest(model="m", system="", prompt="x", max_tokens=5)
     begin = time.monotonic()
     with pytest.raises(ModelCallFailed) as caught:
-        anthropic_client.complete(
-            Endpoint(address="http://model.invalid", key=KEY, timeout_seconds=0.5), request
-        )
+        anthropic_client.complete(Endpoint(address="http://model.invalid", key=KEY, timeout_seconds=0.5), request)
     assert caught.value.kind == FailureKind.TIMEOUT
     assert time.monotonic() - begin < 1.5
 
@@ -243,9 +240,7 @@ def test_retry_after_is_read_as_a_date() -> None:
     assert 80 < seconds <= 90
 
 
-def test_d18_nothing_ambient_reroutes_or_adds_to_a_call(
-    server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_d18_nothing_ambient_reroutes_or_adds_to_a_call(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelServer() as trap:
         for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
             monkeypatch.setenv(name, trap.address)
