@@ -125,7 +125,7 @@ def append(
         if row is None:
             known[message.uid] = row = _row(session, message, seq=session.last_seq + len(fresh) + 1)
             fresh.append(row)
-        elif row.type != message.type or not _same(row.digest, message.content):
+        elif row.type != message.type or not same_content(row.digest, message.content):
             raise UidConflict(message.uid)
     replaced = _apply_edges(session, fresh, messages)
     Message.objects.bulk_create(fresh)
@@ -223,6 +223,11 @@ def quiet_sessions(*, now: datetime, limit: int = 500) -> list[int]:
     return list(quiet.values_list("pk", flat=True)[:limit])
 
 
+def same_content(digest: str, content: object) -> bool:
+    """Whether `content` is the content that was received when `digest` was made (R2)."""
+    return any(digest == digests.content_digest(key=key, content=content) for key in _digest_keys())
+
+
 def _locked(pk: int) -> Session:
     row = Session.objects.select_for_update(of=("self",), no_key=True).select_related("agent").filter(pk=pk).first()
     if row is None:
@@ -286,10 +291,6 @@ def _digest(content: object) -> str:
     return digests.content_digest(key=_digest_keys()[0], content=content)
 
 
-def _same(digest: str, content: object) -> bool:
-    return any(digest == digests.content_digest(key=key, content=content) for key in _digest_keys())
-
-
 def _note_turn_ends(session: Session, known: Mapping[str, Message], messages: Sequence[NewMessage]) -> list[int]:
     """Numbers of known messages of which it turned out since that they end their turn."""
     later = [known[m.uid].seq for m in messages if m.ends_turn and m.uid in known and not known[m.uid].ends_turn]
@@ -347,11 +348,12 @@ def _advance(
 ) -> None:
     if not fresh and not ended:
         return
-    before = session.terminal_seq
+    before, empty = session.terminal_seq, not session.last_seq
     session.last_seq += len(fresh)
     session.terminal_seq = max([before, *ended, *(row.seq for row in fresh if row.ends_turn)])
     if fresh:
-        session.quiet_since = said_at
+        # Files are imported in any order: an older one does not make a session quiet that has just spoken.
+        session.quiet_since = said_at if empty else max(session.quiet_since, said_at)
     _save(session, ["last_seq", "terminal_seq", "quiet_since"])
     if session.completed_at is not None:
         _finish(session)
