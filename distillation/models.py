@@ -26,6 +26,9 @@ class Cursor(Lease):
     window_failures = models.PositiveIntegerField(
         default=0, help_text="Those of them that the window may be the cause of (D20)."
     )
+    single_failures = models.PositiveIntegerField(
+        default=0, help_text="Failures of a window of one message: at AGENTMEMORY_QUARANTINE_AFTER it is quarantined."
+    )
     attempts = models.PositiveIntegerField(
         default=0, help_text="Attempts begun since the last end of one: counted before the work (D22)."
     )
@@ -149,3 +152,42 @@ class DistillationPass(models.Model):
     def seconds(self) -> float | None:
         """How long it took, from its begin to its end."""
         return (self.finished_at - self.started_at).total_seconds() if self.finished_at else None
+
+
+class Quarantine(models.Model):
+    """One message that failed alone, again and again: left out, visibly, so that the position goes on (D20)."""
+
+    class State(models.TextChoices):
+        HELD = "held", "left out until somebody decides"
+        RELEASED = "released", "to be tried again"
+        SETTLED = "settled", "distilled after its release"
+        DISMISSED = "dismissed", "left out for good"
+
+    id = models.BigAutoField(primary_key=True)
+    space = models.ForeignKey(Space, on_delete=models.RESTRICT, related_name="+", db_constraint=False)
+    agent = models.ForeignKey(Agent, on_delete=models.RESTRICT, related_name="+", db_constraint=False)
+    cursor = models.ForeignKey(Cursor, on_delete=models.CASCADE, related_name="quarantines")
+    uid = models.CharField(max_length=200)
+    seq = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=20, choices=State, default=State.HELD)
+    failures = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True, default="", help_text="What the last failure said.")
+    decided_by = models.CharField(max_length=300, blank=True, default="")
+    decided_reason = models.CharField(max_length=500, blank=True, default="")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["cursor", "seq"], name="quarantine_message_once"),
+            models.CheckConstraint(
+                condition=Q(state__in=["held", "released", "settled", "dismissed"]), name="quarantine_state_known"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["state"], condition=Q(state__in=["held", "released"]), name="quarantine_open"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.uid}"

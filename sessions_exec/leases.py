@@ -81,6 +81,11 @@ class LeaseQuerySet(models.QuerySet[Held]):
             if cursor.fetchone() is None:
                 raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
 
+    def fence_now(self, pk: Any, *, epoch: int) -> None:
+        """Raise `LeaseLost` when the lease is lost by now. It guards nothing beyond this moment."""
+        if not self.filter(pk=pk, epoch=epoch).live().exists():
+            raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
+
     def release(self, pk: Any, *, epoch: int) -> None:
         """Give a held lease back. The row and its epoch stay (S2). Raises `LeaseLost` when it is lost already."""
         if self.filter(pk=pk, epoch=epoch).live().update(holder="", expires_at=None) != 1:

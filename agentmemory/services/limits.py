@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 from agentmemory.errors import Invalid
@@ -10,6 +11,13 @@ from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH, KEY_LENG
 
 RESERVED_KEY_PREFIX = "distilled:"
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+# Control characters and line ends. What only joins or spaces others (in emoji, in many scripts) is printed with them.
+_UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+
+
+def storable(value: str) -> bool:
+    """Whether the database can hold this text."""
+    return _UNSTORABLE.search(value) is None
 
 
 def key(value: str) -> str:
@@ -17,7 +25,7 @@ def key(value: str) -> str:
     trimmed = text(value, field="key", maximum=KEY_LENGTH)
     if trimmed.startswith(RESERVED_KEY_PREFIX):
         raise Invalid(f"A key may not begin with {RESERVED_KEY_PREFIX!r}.", field="key")
-    if not trimmed.isprintable():
+    if any(unicodedata.category(character) in _UNPRINTABLE for character in trimmed):
         raise Invalid("A key is made of printable characters.", field="key")
     return trimmed
 
@@ -50,7 +58,7 @@ def importance(value: float) -> float:
 
 def text(value: str, *, field: str, maximum: int, blank: bool = False) -> str:
     """A text, trimmed. Raises `Invalid` when it is blank, longer than `maximum`, or cannot be stored."""
-    if _UNSTORABLE.search(value):
+    if not storable(value):
         raise Invalid("NUL and lone surrogates cannot be kept.", field=field)
     trimmed = value.strip()
     if not trimmed and not blank:

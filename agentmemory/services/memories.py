@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,7 +21,10 @@ from agentmemory.services import limits, redaction
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a caller wants written. `None` keeps what the memory has, or takes the default for a new one."""
+    """What a caller wants written. `None` keeps what the memory has, or takes the default for a new one.
+
+    `never_expires` takes an expiry away.
+    """
 
     key: str
     content: str
@@ -32,6 +35,28 @@ class Draft:
     importance: float | None = None
     pinned: bool | None = None
     expires_at: datetime | None = None
+    never_expires: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What must hold of the memory that a write or a deletion meets, looked at under its lock.
+
+    `versions`: it is there, at one of them. `there`: it is there, or it is not.
+    """
+
+    versions: Collection[int] | None = None
+    there: bool | None = None
+
+    def check(self, memory: Memory | None) -> None:
+        """Raise `VersionMoved` when it does not hold."""
+        if self.there is not None and self.there != (memory is not None):
+            raise VersionMoved("There is such a memory already." if memory else "There is no such memory.")
+        if self.versions is not None and (memory is None or memory.version not in self.versions):
+            raise VersionMoved("The memory is not at the expected version.")
+
+
+ANYTHING = Expected()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,37 +81,28 @@ def put(
     *,
     caller: Caller,
     draft: Draft,
-    expected_version: int | None = None,
-    create_only: bool = False,
+    expected: Expected = ANYTHING,
     keep_secrets: bool = False,
 ) -> Written:
-    """Write a curated memory: new, or over the one of this key (M5).
+    """Write a curated memory: new, or over the one of this key (M5). The memory comes with its use (M6).
 
-    Raises `Invalid`, `HoldsSecret` unless `keep_secrets` (D13), and `VersionMoved` when the memory is not at
-    `expected_version`, or is there although `create_only`.
+    Raises `Invalid`, `HoldsSecret` unless `keep_secrets` (D13), and `VersionMoved` when `expected` does not hold.
     """
-    values = _checked(draft, keep_secrets=keep_secrets)
-    owner = _owner(caller, draft)
-    place = Memory.objects.kept().filter(space=caller.space, owner=owner, origin=Memory.Origin.CURATED)
-    with authorship.acting(caller.author):
-        memory = place.filter(key=values["key"]).select_for_update().first()
-        if memory is None and expected_version is None:
-            place_of_its_own = {"space": caller.space, "owner": owner, "origin": Memory.Origin.CURATED}
-            created = insert_unless_taken(**place_of_its_own, **values, created_by=str(caller.author))
-            if created is not None:
-                return Written(memory=created, created=True)
-            # Somebody else wrote this key since we looked: from here it is an update like any other.
-            memory = place.select_for_update().get(key=values["key"])
-        if memory is None or create_only or expected_version not in (None, memory.version):
-            raise VersionMoved("The memory is not at the expected version.")
-        _update(memory, values)
-    return Written(memory=memory, created=False)
+    written = _put(caller=caller, draft=draft, expected=expected, keep_secrets=keep_secrets)
+    memory = Memory.objects.with_use().select_related("owner").get(pk=written.memory.pk)
+    return Written(memory=memory, created=written.created)
 
 
 @transaction.atomic
 def put_many(*, caller: Caller, drafts: Sequence[Draft], keep_secrets: bool = False) -> list[BatchItem]:
-    """Write many in one transaction, each on its own: a bad one refuses none of the others."""
-    return [_attempt(caller, draft, keep_secrets=keep_secrets) for draft in drafts]
+    """Write many in one transaction, each on its own: a bad one refuses none of the others.
+
+    They are written in the order of their keys, so that two batches that meet wait for each other and never for ever.
+    """
+    done: dict[int, BatchItem] = {}
+    for index, draft in sorted(enumerate(drafts), key=lambda pair: pair[1].key.strip()):
+        done[index] = _attempt(caller, draft, keep_secrets=keep_secrets)
+    return [done[index] for index in range(len(drafts))]
 
 
 @transaction.atomic
@@ -103,13 +119,20 @@ def get(
 
 @transaction.atomic
 def delete(
-    *, caller: Caller, key: str, scope: Scope | None = None, origin: str | None = None, owner: Agent | None = None
+    *,
+    caller: Caller,
+    key: str,
+    scope: Scope | None = None,
+    origin: str | None = None,
+    owner: Agent | None = None,
+    expected: Expected = ANYTHING,
 ) -> UUID | None:
     """Delete one memory of this key, in the order of reading. Its id, or nothing where there is none.
 
-    An operator can bring it back.
+    An operator can bring it back. Raises `VersionMoved` when `expected` does not hold.
     """
     found = _named(caller, key=key, scope=scope, origin=origin, owner=owner).select_for_update(of=("self",)).first()
+    expected.check(found)
     if found is None:
         return None
     with authorship.acting(caller.author):
@@ -164,7 +187,28 @@ def mark_deleted(memory: Memory) -> None:
     save_version(memory, ["deleted_at"])
 
 
+def _put(*, caller: Caller, draft: Draft, expected: Expected = ANYTHING, keep_secrets: bool) -> Written:
+    values = _checked(draft, keep_secrets=keep_secrets)
+    owner = _owner(caller, draft)
+    place = Memory.objects.kept().filter(space=caller.space, owner=owner, origin=Memory.Origin.CURATED)
+    with authorship.acting(caller.author):
+        memory = place.filter(key=values["key"]).select_for_update().first()
+        expected.check(memory)
+        if memory is None:
+            place_of_its_own = {"space": caller.space, "owner": owner, "origin": Memory.Origin.CURATED}
+            created = insert_unless_taken(**place_of_its_own, **values, created_by=str(caller.author))
+            if created is not None:
+                return Written(memory=created, created=True)
+            # Somebody else wrote this key since we looked: from here it is an update like any other.
+            memory = place.select_for_update().get(key=values["key"])
+            expected.check(memory)
+        _update(memory, values)
+    return Written(memory=memory, created=False)
+
+
 def _named(caller: Caller, *, key: str, scope: Scope | None, origin: str | None, owner: Agent | None) -> MemoryQuerySet:
+    if not limits.storable(key):
+        return Memory.objects.none()
     found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().filter(key=key.strip())
     if origin is not None:
         found = found.filter(origin=origin)
@@ -181,7 +225,7 @@ def _checked(draft: Draft, *, keep_secrets: bool) -> dict[str, Any]:
         values["importance"] = limits.importance(draft.importance)
     if draft.pinned is not None:
         values["pinned"] = draft.pinned
-    if draft.expires_at is not None:
+    if draft.expires_at is not None or draft.never_expires:
         values["expires_at"] = draft.expires_at
     if not keep_secrets:
         refuse_secrets(values["key"], values["content"], values.get("context", ""), *values.get("tags", ()))
@@ -218,6 +262,6 @@ def _update(memory: Memory, values: dict[str, Any]) -> None:
 def _attempt(caller: Caller, draft: Draft, *, keep_secrets: bool) -> BatchItem:
     try:
         with transaction.atomic():
-            return BatchItem(draft=draft, written=put(caller=caller, draft=draft, keep_secrets=keep_secrets))
+            return BatchItem(draft=draft, written=_put(caller=caller, draft=draft, keep_secrets=keep_secrets))
     except AgentMemoryError as error:
         return BatchItem(draft=draft, error=error)

@@ -8,6 +8,7 @@ KEYS = [
     ("cursor_session_in_space", "cursor", "session", "CASCADE"),
     ("cursor_agent_in_space", "cursor", "agent", "NO ACTION"),
     ("pass_session_in_space", "distillationpass", "session", "SET NULL (session_id)"),
+    ("quarantine_agent_in_space", "quarantine", "agent", "NO ACTION"),
     ("pass_agent_in_space", "distillationpass", "agent", "NO ACTION"),
 ]
 

@@ -1,0 +1,34 @@
+"""What has to be tidied now and then, in bounded steps."""
+
+from __future__ import annotations
+
+from django.db import connection
+
+MOST_AT_ONCE = 50_000
+
+# One statement, so that a reader's snapshot sees each access once: still fresh, or already added up.
+_ADD_UP = """
+WITH taken AS (
+    DELETE FROM agentmemory_memoryaccess WHERE id IN (
+        SELECT id FROM agentmemory_memoryaccess ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+    ) RETURNING memory_id, at
+), summed AS (
+    SELECT memory_id, count(*) AS uses, max(at) AS last_at FROM taken GROUP BY memory_id
+)
+INSERT INTO agentmemory_memoryusage AS usage (memory_id, count, last_at)
+SELECT memory_id, uses, last_at FROM summed ORDER BY memory_id
+ON CONFLICT (memory_id) DO UPDATE
+SET count = usage.count + excluded.count, last_at = greatest(usage.last_at, excluded.last_at)
+"""
+
+
+def add_up_accesses() -> int:
+    """Add single accesses to the memories' usage (M6). Returns how many memories it touched."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ADD_UP, [MOST_AT_ONCE])
+        return cursor.rowcount
+
+
+def run() -> str:
+    """Do all of it, and say in one line what was done."""
+    return f"the uses of {add_up_accesses()} memories added up"

@@ -1,0 +1,189 @@
+"""How a pass fails, and what follows: backoff, a provider's pause, a halved window, quarantine (D7, D19, D20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from agentmemory.models import Provider
+from agentmemory.services import redaction
+from distillation import answers
+from distillation.errors import NothingWritten
+from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.services import backoff, gates, reading
+from sessions_exec.llm.messages import FailureKind, ModelCallFailed
+
+KILLED = "killed"
+ERROR_CHARS = 4_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failed pass: its kind, its real text, and whether the window itself may be the cause (D20)."""
+
+    kind: str
+    message: str
+    window_at_fault: bool
+    retry_after: float | None = None
+
+    @property
+    def cut(self) -> bool:
+        return self.kind == FailureKind.CUT
+
+
+def of(error: Exception) -> Failure:
+    """What kind of failure an error of extracting or of applying is."""
+    if isinstance(error, ModelCallFailed):
+        return Failure(
+            kind=error.kind.value,
+            message=error.message,
+            window_at_fault=error.window_at_fault,
+            retry_after=error.retry_after,
+        )
+    if isinstance(error, answers.AnswerMalformed):
+        return Failure(kind="malformed", message=str(error), window_at_fault=True)
+    if isinstance(error, answers.AnswerWrongShape):
+        return Failure(kind="wrong_shape", message=str(error), window_at_fault=True)
+    if isinstance(error, NothingWritten):
+        return Failure(kind="all_refused", message=str(error), window_at_fault=True)
+    raise error
+
+
+def record(*, cursor: Cursor, row: DistillationPass, error: Exception) -> None:
+    """End a pass as failed, within the caller's fenced transaction. The position stands (D7)."""
+    failure = of(error)
+    now = timezone.now()
+    _end_row(row, failure, now)
+    if isinstance(error, ModelCallFailed) and row.provider is not None:
+        if error.provider_wide:
+            gates.pause(row.provider, error, now=now)
+            _give_back(cursor, waits_for=f"{gates.BLOCKED}: provider {row.provider} paused: {failure.message}")
+            return
+        gates.still_paused(row.provider, now=now)
+    _count(cursor, row, failure, now)
+
+
+def settle_abandoned(cursor: Cursor) -> DistillationPass | None:
+    """Deal with what an earlier holder of a just acquired lease left behind.
+
+    Returns its pass where the answer was stored: that one is applied, not paid for again (D15). Else the attempt
+    counts as one that the window may be the cause of (D20), without a wait: the lease has waited long enough.
+    """
+    if cursor.attempts <= 1:
+        return None
+    left = DistillationPass.objects.filter(cursor=cursor, outcome=DistillationPass.Outcome.RUNNING)
+    row = left.select_related("provider", "agent", "agent__space").order_by("-pk").first()
+    # An answer whose writing kills its worker must come to an end as well.
+    if row is not None and row.answered_at and row.start == cursor.position and cursor.attempts <= _tolerance():
+        return row
+    failure = Failure(kind=KILLED, message="its worker died in this pass", window_at_fault=True)
+    if row is not None:
+        _end_row(row, failure, timezone.now())
+    _count(cursor, row, failure, timezone.now(), keep_lease=True)
+    cursor.refresh_from_db()
+    return None
+
+
+def cost(provider: Provider | None, input_tokens: int, output_tokens: int) -> Decimal | None:
+    """US dollars for a call; unknown where the provider has no prices."""
+    if provider is None or provider.price_in is None or provider.price_out is None:
+        return None
+    return (provider.price_in * input_tokens + provider.price_out * output_tokens) / Decimal(1_000_000)
+
+
+def _end_row(row: DistillationPass, failure: Failure, now: datetime) -> None:
+    row.outcome = DistillationPass.Outcome.FAILED
+    row.failure, row.error, row.finished_at = failure.kind, _words(failure), now
+    row.save(update_fields=["outcome", "failure", "error", "finished_at", "refused"])
+
+
+def _count(
+    cursor: Cursor, row: DistillationPass | None, failure: Failure, now: datetime, *, keep_lease: bool = False
+) -> None:
+    shown = len(row.shown) if row is not None else reading.budget(cursor).messages
+    changes: dict[str, Any] = {"attempts": 0, "last_error": _words(failure), "waits_for": ""}
+    if failure.cut and shown > 1:
+        # Never sent again as it was: half of it is due at once, and nothing is counted (D7).
+        changes |= {"window_limit": shown // 2, "next_attempt_at": None}
+    else:
+        changes |= _counted(cursor, shown, failure, now)
+    if failure.kind == KILLED:
+        changes["next_attempt_at"] = None
+    if keep_lease:
+        changes["attempts"] = 1
+    else:
+        changes |= {"holder": "", "expires_at": None, "requested_at": None}
+    Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(**changes)
+    if failure.window_at_fault and shown == 1 and changes.get("single_failures", 0) >= _tolerance():
+        _quarantine(cursor, row, failure)
+
+
+def _counted(cursor: Cursor, shown: int, failure: Failure, now: datetime) -> dict[str, Any]:
+    failures = cursor.failures + 1
+    changes: dict[str, Any] = {"failures": failures}
+    if not failure.window_at_fault:
+        return changes | {"next_attempt_at": now + backoff.wait(failures, retry_after=failure.retry_after)}
+    window_failures = cursor.window_failures + 1
+    changes["window_failures"] = window_failures
+    steps = failures
+    if shown == 1:
+        steps = changes["single_failures"] = cursor.single_failures + 1
+    elif window_failures >= _tolerance():
+        # While it shrinks, the wait stays at the base.
+        steps, changes["window_limit"] = 1, max(1, shown // 2)
+    return changes | {"next_attempt_at": now + backoff.wait(steps, retry_after=failure.retry_after)}
+
+
+def _quarantine(cursor: Cursor, row: DistillationPass | None, failure: Failure) -> None:
+    """Leave out the one message that fails alone, visibly, and go on behind it (D20)."""
+    window = reading.next_window(cursor) if row is None else reading.window_of(row)
+    message = window.shown[0] if window.shown else None
+    if message is not None:
+        Quarantine.objects.update_or_create(
+            cursor=cursor,
+            seq=message.seq,
+            defaults={
+                "space_id": cursor.space_id,
+                "agent_id": cursor.agent_id,
+                "uid": message.uid,
+                "state": Quarantine.State.HELD,
+                "failures": cursor.single_failures + 1,
+                "error": _words(failure),
+            },
+        )
+    end = window.end
+    Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch, position=cursor.position).update(
+        position=end,
+        watermark=max(cursor.watermark, end),
+        failures=0,
+        window_failures=0,
+        single_failures=0,
+        window_limit=None,
+        next_attempt_at=None,
+        due_since=reading.oldest_turn(cursor.session_id, after=end, upto=cursor.watermark),
+    )
+
+
+def give_back(*, cursor: Cursor, row: DistillationPass, reason: str) -> None:
+    """End a pass that was stopped from outside: its attempt counts for nothing (D20)."""
+    _end_row(row, Failure(kind="stopped", message=reason, window_at_fault=False), timezone.now())
+    _give_back(cursor, waits_for="")
+
+
+def _give_back(cursor: Cursor, *, waits_for: str) -> None:
+    Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(
+        attempts=0, waits_for=waits_for[:500], requested_at=None, holder="", expires_at=None
+    )
+
+
+def _words(failure: Failure) -> str:
+    return redaction.clean_text(failure.message)[:ERROR_CHARS]
+
+
+def _tolerance() -> int:
+    return int(settings.AGENTMEMORY_QUARANTINE_AFTER)

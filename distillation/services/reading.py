@@ -1,0 +1,132 @@
+"""What a pass reads: the window of a session, the agent's related memories, the prompt made of both (D3 to D5, D11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+
+from agentmemory import speech
+from agentmemory.models import Agent, Memory, MemoryEvent, Message
+from agentmemory.search import lexical
+from distillation import prompts, windows
+from distillation.models import Cursor, DistillationPass
+
+KNOWN_MEMORIES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownVersion:
+    """A memory that the model is shown, as it was then."""
+
+    memory_id: str
+    version: int
+    known: prompts.Known
+
+
+def budget(cursor: Cursor) -> windows.Budget:
+    """What the next pass may show: the installation's limits, less while the window is halved (D20)."""
+    most = settings.AGENTMEMORY_MESSAGES_PER_PASS
+    return windows.Budget(
+        messages=min(most, cursor.window_limit or most),
+        chars_per_message=settings.AGENTMEMORY_CHARS_PER_MESSAGE,
+        chars_per_transcript=settings.AGENTMEMORY_CHARS_PER_TRANSCRIPT,
+    )
+
+
+def next_window(cursor: Cursor) -> windows.Window:
+    """The stretch after the cursor's position, within its watermark."""
+    limits = budget(cursor)
+    speaking = Message.objects.speech().filter(
+        session_id=cursor.session_id, seq__gt=cursor.position, seq__lte=cursor.watermark
+    )
+    # One more than may be shown tells that something is left; what does not speak is never loaded (D5).
+    rows = speaking.order_by("seq")[: limits.messages + 1]
+    return windows.build(utterances=map(utterance, rows), start=cursor.position, limit=cursor.watermark, budget=limits)
+
+
+def window_of(distillation_pass: DistillationPass) -> windows.Window:
+    """The window of a pass made again, without what was taken back or removed since."""
+    rows = Message.objects.speech().filter(session_id=distillation_pass.session_id, seq__in=distillation_pass.shown)
+    limits = windows.Budget(
+        messages=max(1, len(distillation_pass.shown)),
+        chars_per_message=settings.AGENTMEMORY_CHARS_PER_MESSAGE,
+        # All of it fitted when it was shown.
+        chars_per_transcript=max(
+            settings.AGENTMEMORY_CHARS_PER_TRANSCRIPT,
+            len(distillation_pass.shown) * (settings.AGENTMEMORY_CHARS_PER_MESSAGE + 100),
+        ),
+    )
+    return windows.build(
+        utterances=map(utterance, rows.order_by("seq")),
+        start=distillation_pass.start,
+        limit=distillation_pass.end,
+        budget=limits,
+    )
+
+
+def oldest_turn(session_id: int, *, after: int, upto: int) -> datetime | None:
+    """When the oldest finished turn that waits in a stretch was finished; nothing where none waits."""
+    if after >= upto:
+        return None
+    waiting = Message.objects.filter(session_id=session_id, seq__gt=after, seq__lte=upto)
+    # A tail that was finished by its silence has no end of turn in it.
+    first = waiting.filter(ends_turn=True).order_by("seq").first() or waiting.order_by("-seq").first()
+    return first.created_at if first is not None else None
+
+
+def utterance(message: Message) -> windows.Utterance:
+    """What a message says, without what was injected into it (D4)."""
+    return windows.Utterance(
+        seq=message.seq,
+        uid=message.uid,
+        role=message.type,
+        text=speech.spoken(message.text),
+        occurred_at=message.occurred_at,
+    )
+
+
+def related(agent: Agent, text: str, *, limit: int = KNOWN_MEMORIES) -> list[Memory]:
+    """The agent's distilled memories that have most to do with a text, the best first."""
+    mine = Memory.objects.live().filter(space_id=agent.space_id, owner=agent, origin=Memory.Origin.DISTILLED)
+    hits = lexical.rank(mine, text, limit=limit)
+    rows = mine.in_bulk([hit.memory_id for hit in hits])
+    return [rows[hit.memory_id] for hit in hits if hit.memory_id in rows]
+
+
+def known_for(agent: Agent, window: windows.Window) -> list[KnownVersion]:
+    """The memories that the model is shown beside a window, so that it updates rather than repeats (D11)."""
+    text = "\n".join(shown.text for shown in window.shown)
+    return [
+        KnownVersion(
+            memory_id=str(memory.pk),
+            version=memory.version,
+            known=prompts.Known(key=memory.key, content=memory.content),
+        )
+        for memory in related(agent, text)
+    ]
+
+
+def known_of(distillation_pass: DistillationPass) -> list[prompts.Known]:
+    """The memories that a pass was shown, as they were then, out of their history."""
+    wanted = dict.fromkeys(distillation_pass.known)
+    events = MemoryEvent.objects.filter(pgh_obj_id__in=[memory_id for memory_id, _ in wanted]).order_by("pgh_id")
+    then = {
+        (str(event.pgh_obj_id), event.version): prompts.Known(key=event.key, content=event.content) for event in events
+    }
+    return [then[place] for place in wanted if place in then]
+
+
+def prompt(agent: Agent, window: windows.Window, known: Sequence[prompts.Known], *, fence: str) -> prompts.Prompt:
+    """The request for a window."""
+    return prompts.build(
+        agent_name=agent.name or agent.handle,
+        agent_handle=agent.handle,
+        window=window,
+        known=known,
+        fence=fence,
+        max_candidates=settings.AGENTMEMORY_CANDIDATES_PER_PASS,
+        max_chars=settings.AGENTMEMORY_CHARS_PER_CANDIDATE,
+    )

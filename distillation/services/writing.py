@@ -1,0 +1,125 @@
+"""An answer becomes memories: judged, compared with what the agent has, written with its sources (D8 to D11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+
+from agentmemory.errors import AgentMemoryError
+from agentmemory.models import Memory, Message
+from agentmemory.models.memories import CONTEXT_LENGTH
+from agentmemory.services import distilled, redaction
+from distillation import answers, judging, likeness, windows
+from distillation.errors import NothingWritten
+from distillation.models import Cursor, DistillationPass
+from distillation.services import reading
+
+NEIGHBOURS = 1
+ALIKE_CANDIDATES = 5
+
+
+@dataclass(kw_only=True)
+class Written:
+    """What became of an answer's candidates, as it is kept on the pass."""
+
+    written: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+
+def write(*, cursor: Cursor, row: DistillationPass, window: windows.Window) -> Written:
+    """Write the candidates of a pass's stored answer, within the caller's transaction.
+
+    Raises `AnswerUnusable`, and `NothingWritten` when there were candidates and every one was refused; `row.refused`
+    then says why.
+    """
+    judged = judge(answers.parse(row.answer), window=window)
+    outcome = Written(refused=[_refusal(each.key, each.reason) for each in judged.refused])
+    messages = {m.seq: m for m in Message.objects.filter(session=cursor.session, seq__in=window.seqs)}
+    # In the order of their keys, so that two passes of one agent lock rows in one order.
+    for candidate in sorted(judged.accepted, key=lambda each: each.key):
+        _write_one(cursor, row, window, messages, candidate, outcome)
+    if outcome.refused and not outcome.written:
+        row.refused = outcome.refused
+        raise NothingWritten("every candidate was refused: " + "; ".join(each["reason"] for each in outcome.refused))
+    return outcome
+
+
+def judge(candidates: list[answers.RawCandidate], *, window: windows.Window) -> judging.Judged:
+    """Tell the candidates that may be written from those that may not, by the installation's limits."""
+    limits = judging.Limits(
+        candidates=settings.AGENTMEMORY_CANDIDATES_PER_PASS,
+        chars_per_candidate=settings.AGENTMEMORY_CHARS_PER_CANDIDATE,
+    )
+    return judging.judge(candidates, window=window, limits=limits, secret_kinds=redaction.secret_kinds)
+
+
+def _write_one(
+    cursor: Cursor,
+    row: DistillationPass,
+    window: windows.Window,
+    messages: dict[int, Message],
+    candidate: judging.Candidate,
+    outcome: Written,
+) -> None:
+    sources = [
+        distilled.Source(message=messages[seq], quote=candidate.quote, verified=_verified(candidate, window, seq))
+        for seq in candidate.sources
+        if seq in messages
+    ]
+    known = _repeated(cursor, candidate)
+    try:
+        if known is not None:
+            distilled.add_sources(memory=known, session=cursor.session, sources=sources, pass_id=row.pk)
+            outcome.written.append(_entry(known, distilled.Action.KNOWN, candidate))
+            return
+        finding = distilled.Finding(
+            key=candidate.key,
+            content=candidate.content,
+            tags=candidate.tags,
+            context=_context(window, candidate),
+            sources=sources,
+        )
+        result = distilled.write(session=cursor.session, finding=finding, pass_id=row.pk)
+    except AgentMemoryError as error:
+        outcome.refused.append(_refusal(candidate.key, str(error)))
+    else:
+        outcome.written.append(_entry(result.memory, result.action, candidate))
+
+
+def _repeated(cursor: Cursor, candidate: judging.Candidate) -> Memory | None:
+    """The agent's memory that says the same under another key (D9); one of the same key is an update."""
+    near = reading.related(cursor.agent, candidate.content, limit=ALIKE_CANDIDATES)
+    if any(memory.key == candidate.key for memory in near):
+        return None
+    return next((memory for memory in near if likeness.near_duplicate(memory.content, candidate.content)), None)
+
+
+def _verified(candidate: judging.Candidate, window: windows.Window, seq: int) -> bool:
+    return candidate.quote_verified and any(
+        shown.seq == seq and candidate.quote in " ".join(shown.original.split()) for shown in window.shown
+    )
+
+
+def _context(window: windows.Window, candidate: judging.Candidate) -> str:
+    """The words of the source messages and their neighbours: what helps to find the memory (M7)."""
+    places = {at for at, shown in enumerate(window.shown) if shown.seq in candidate.sources}
+    near = sorted({at + step for at in places for step in range(-NEIGHBOURS, NEIGHBOURS + 1)})
+    texts = [window.shown[at].text for at in near if 0 <= at < len(window.shown)]
+    return "\n".join(texts)[:CONTEXT_LENGTH].strip()
+
+
+def _entry(memory: Memory, action: distilled.Action, candidate: judging.Candidate) -> dict[str, Any]:
+    return {
+        "key": memory.key,
+        "memory": str(memory.pk),
+        "version": memory.version,
+        "action": action.value,
+        "sources": list(candidate.sources),
+        "verified": candidate.quote_verified,
+    }
+
+
+def _refusal(key: str, reason: str) -> dict[str, Any]:
+    return {"key": key, "reason": reason}
