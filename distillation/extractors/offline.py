@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from distillation import likeness, prompts, windows
-from distillation.extractors import sentences, wording
+from distillation.extractors import doubts, sentences, wording
 from distillation.extractors.base import Extraction, ExtractionTask
 
 MAX_CANDIDATES = 12
@@ -22,6 +22,8 @@ MAX_PER_MESSAGE = 4
 
 MIN_CHARS, MAX_CHARS = 18, 400
 MIN_WORDS = 4
+MIN_WORDS_OF_OUTCOME = 6
+"""Shorter ones ("Fixed the failing test.") say too little without their session."""
 KEY_WORDS = 7
 KEY_CHARS = 80
 
@@ -51,7 +53,7 @@ class Found:
     kind: wording.Kind
     content: str
     statement: str
-    """The content without its date: what likeness is judged by."""
+    """The bare sentence: what likeness and the key are made from."""
     quote: str
     seq: int
     role: str
@@ -78,7 +80,7 @@ def _found(window: windows.Window) -> list[Found]:
     since_prompt: list[Found] = []
     for shown in window.shown:
         if shown.role == "user":
-            if not wording.corrects(shown.original):
+            if not doubts.corrects(shown.original):
                 found += since_prompt
             since_prompt = []
             found += _of_message(shown)
@@ -88,7 +90,7 @@ def _found(window: windows.Window) -> list[Found]:
 
 
 def _of_message(shown: windows.Shown) -> list[Found]:
-    if wording.planted(shown.original):
+    if doubts.planted(shown.original):
         return []
     best = sorted(_statements(shown), key=lambda each: -each.weight)[:MAX_PER_MESSAGE]
     return [each for each in _statements(shown) if each in best]
@@ -100,12 +102,13 @@ def _statements(shown: windows.Shown) -> Iterator[Found]:
         if not MIN_CHARS <= len(text) <= MAX_CHARS or len(text.split()) < MIN_WORDS:
             continue
         kind = wording.kind(text, role=shown.role, listed=sentence.listed)
+        if kind == wording.Kind.OUTCOME and len(text.split()) < MIN_WORDS_OF_OUTCOME:
+            continue
         if kind is not None:
-            statement = _self_contained(text, role=shown.role)
             yield Found(
                 kind=kind,
-                content=statement + _dated(kind, shown),
-                statement=statement,
+                content=_self_contained(text, role=shown.role) + _dated(kind, shown),
+                statement=PLEASE.sub("", text),
                 quote=sentence.quote,
                 seq=shown.seq,
                 role=shown.role,

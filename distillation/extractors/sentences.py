@@ -12,8 +12,10 @@ MAX_CHARS = 20_000
 FENCE = re.compile(r"^\s*(```|~~~)")
 ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 LEFT_OUT = re.compile(r"^\s*(?:#{1,6}\s|\||>|-{3,}\s*$|={3,}\s*$|\*{3,}\s*$|diff |@@ |<[/!a-zA-Z])")
+ABBREVIATION = r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bcf\.)(?<!\betc\.)(?<!\bincl\.)(?<!\bapprox\.)(?<!\bresp\.)"
+# Behind a full stop comes a capital; behind that of a word of three letters and more, whatever people typed.
 END = re.compile(
-    r"""(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bcf\.)(?<!\betc\.)["')*”]*\s+(?=["'(*`“]*[A-Z0-9@])"""
+    rf"""(?<=[.!?]){ABBREVIATION}["')*”]*\s+(?=["'(*`“]*[A-Z0-9@])|(?<=[a-z0-9)`]{{3}}[.!?]){ABBREVIATION}\s+(?=[a-z])"""
 )
 LINK = re.compile(r"\[([^\]\[]{1,200})\]\([^()\s]{1,500}\)")
 EMPHASIS = re.compile(r"\*\*|__|(?<!\w)[*_](?=\w)|(?<=[\w.,:!?])[*_](?!\w)")

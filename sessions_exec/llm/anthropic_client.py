@@ -22,6 +22,8 @@ T = TypeVar("T")
 API_VERSION = "2026-10-21"
 """The version that the SDK in the required range speaks."""
 
+CLOSING_SECONDS = 1.0
+
 FINISHED = frozenset({"end_turn", "stop_sequence"})
 CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
@@ -65,6 +67,11 @@ def _on_new_loop(call: Coroutine[Any, Any, T]) -> T:
     try:
         return loop.run_until_complete(call)
     finally:
+        # A task's time limit may break out of the loop by a signal: the connection is closed all the same.
+        if left := asyncio.all_tasks(loop):
+            for task in left:
+                task.cancel()
+            loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
         loop.close()
 
 
@@ -118,12 +125,13 @@ def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
 
     from sessions_exec.llm import transport
 
+    agent = f"agent-memory (anthropic-sdk {anthropic.__version__})"
     return anthropic.DefaultAsyncHttpxClient(
         trust_env=False,
         # A redirect would carry the key to an address that nobody chose.
         follow_redirects=False,
         timeout=endpoint.timeout_seconds,
-        transport=transport.PlainTransport(headers=_headers(endpoint)),
+        transport=transport.PlainTransport(headers={**_headers(endpoint), "User-Agent": agent}),
     )
 
 
@@ -134,7 +142,6 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
         "anthropic-version": API_VERSION,
         "Content-Type": "application/json",
         "Accept": "application/json",
-        "User-Agent": "agent-memory",
     }
 
 

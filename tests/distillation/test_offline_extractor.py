@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from distillation import answers, judging, prompts, windows
-from distillation.extractors import base, offline, sentences, wording
+from distillation.extractors import base, doubts, offline, sentences
 
 Said = list[tuple[str, str]]
 
@@ -127,6 +127,11 @@ KEPT = [
     ("user", "API responses must never contain internal ids."),
     ("user", "We can't use AGPL libraries."),
     ("user", "Dana owns the billing module."),
+    ("user", "the logs are in /var/log/backup on the db host."),
+    ("user", "we archive partitions older than 2 years to S3"),
+    ("user", "Our coding style: type hints everywhere, no wildcard imports."),
+    ("user", "don't ask me for confirmation for read-only commands"),
+    ("user", "My timezone is CET by the way."),
     ("user", "Postgres is pinned to version 15 in production."),
     ("user", "Actually, we moved from Jenkins to GitHub Actions last month."),
     ("assistant", "The root cause was a missing index on orders.customer_id."),
@@ -185,6 +190,11 @@ NOT_KEPT = {
         ("assistant", "All 42 tests pass."),
         ("assistant", "The test suite is running now."),
         ("assistant", "I have added the file to the commit."),
+        ("assistant", "Merged as PR #412."),
+        ("user", "The nightly backup job keeps dying on the server."),
+        ("user", "We tried the other server."),
+        ("user", "We really need to do something about it."),
+        ("user", "My guess is the server."),
         ("user", "The build is broken."),
         ("user", "The tests are failing again."),
     ],
@@ -295,12 +305,18 @@ def test_abbreviations_and_versions_end_no_sentence() -> None:
         "The API (i.e. the public one) is stable.",
         "See `a.b`.",
     ]
+    text = "we archive to buckets. the logs are in /var/log, approx. 5 GB. See v1.2. ok."
+    assert [sentence.text for sentence in sentences.of(text)] == [
+        "we archive to buckets.",
+        "the logs are in /var/log, approx. 5 GB.",
+        "See v1.2. ok.",
+    ]
 
 
 @pytest.mark.parametrize("unit", ["a ", "*", "`", "[", "- ", "the ", "to, ", "remember ", "we use ", "x. ", "(", "'"])
 def test_a4_no_wording_makes_it_slow(unit: str) -> None:
     begin = time.monotonic()
-    wording.planted(unit * 30_000)
+    doubts.planted(unit * 30_000)
     list(sentences.of(unit * 30_000))
     extract([("user", unit * 30_000)])
     assert time.monotonic() - begin < 2.0

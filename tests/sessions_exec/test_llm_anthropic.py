@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import email.utils
 import json
+import signal
 import socket
 import threading
 import time
@@ -314,6 +315,28 @@ def test_a_call_works_where_an_event_loop_runs(server: ModelServer) -> None:
         return ask(server).text
 
     assert asyncio.run(main()) == "fine"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_signal_that_ends_the_task_ends_the_call_and_closes_its_connection(server: ModelServer) -> None:
+    class TaskTimeout(SystemExit):
+        """As the task cluster raises it."""
+
+    def out(_number: int, _frame: object) -> None:
+        raise TaskTimeout
+
+    ask(server)
+    server.script(model_server.hang(30))
+    before = signal.signal(signal.SIGALRM, out)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    begin = time.monotonic()
+    try:
+        with pytest.raises(TaskTimeout):
+            ask(server)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begin < 2.0
 
 
 def test_a4_the_answer_is_bounded(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
