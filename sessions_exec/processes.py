@@ -64,6 +64,14 @@ def descendants(pid: int) -> list[psutil.Process]:
         return []
 
 
+def terminate_leaves(pid: int) -> None:
+    """Ask those descendants of a process to end that have none themselves."""
+    for process in descendants(pid):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if not process.children():
+                process.terminate()
+
+
 def kill(found: Iterable[psutil.Process]) -> None:
     """Kill each of them that is still there."""
     for process in found:

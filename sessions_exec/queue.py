@@ -38,6 +38,7 @@ RESULTS_KEPT = timedelta(days=7)
 # A task that kills its worker comes again and again: its work is found anew from state, so it may go.
 DELIVERIES_KEPT = timedelta(days=1)
 PURGED_AT_ONCE = 1000
+ALL_BUSY_SECONDS = 0.05
 # The scheduler looks every 30 seconds, and its tasks may wait for a worker.
 SCHEDULER_LATE = 60.0
 Argument = int | str
@@ -133,26 +134,27 @@ class Broker(ORM):  # type: ignore[misc]  # django-q2 has no types
             connection.close()
             time.sleep(1.0)
             return None
-        if pulled is None:
-            time.sleep(Conf.POLL)
+        if isinstance(pulled, float):
+            time.sleep(pulled)
             return None
         return [pulled]
 
 
 @transaction.atomic
-def _pull(key: str) -> tuple[int, str] | None:
+def _pull(key: str) -> tuple[int, str] | float:
+    """A task's row and payload, or for how many seconds there is nothing to do."""
     worker = settings.AGENTMEMORY_WORKER_NAME
     if worker and runs.count(worker) >= Conf.WORKERS:
-        return None
+        return ALL_BUSY_SECONDS
     claimable = OrmQ.objects.filter(key=key, lock__lte=ClockTimestamp()).order_by("lock", "id")
     row = claimable.select_for_update(skip_locked=True).first()
     if row is None:
-        return None
+        return float(Conf.POLL)
     task = row.task
     if "args" not in task:
         logger.error("a task cannot be read", extra={"action": "queue.task_unreadable", "delivery": row.pk})
         row.delete()
-        return None
+        return 0.0
     OrmQ.objects.filter(pk=row.pk).update(lock=ClockTimestamp() + timedelta(seconds=Conf.RETRY))
     if worker:
         function, argument = _named(task)

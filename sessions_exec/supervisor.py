@@ -61,6 +61,8 @@ class Supervisor:
 
     def run(self) -> None:
         """Keep a cluster alive until `stop`, then drain it."""
+        # A worker of this name may have been here before.
+        self._guarded(lambda: _take_over(self.plan.worker))
         try:
             self._start()
             while not self.stop.wait(self.look_seconds):
@@ -108,7 +110,8 @@ class Supervisor:
         logger.info("cluster is drained", extra={"action": "cluster.draining"})
         self.cluster.terminate()
         if not _ended(self.cluster, DRAIN_SECONDS):
-            processes.signal_group(self.cluster.pid, signal.SIGTERM)
+            # Not to the parents of the workers: they would end at once, and the workers with them.
+            processes.terminate_leaves(self.cluster.pid)
             _ended(self.cluster, GIVE_BACK_SECONDS)
         self._kill()
         self._forget_ready()
@@ -137,12 +140,14 @@ class Supervisor:
         assert self.cluster is not None  # noqa: S101  # `run` starts it before the first look
         status = self.cluster.poll()
         if status is not None:
+            self._beat(False)
             return self._restart(f"the cluster's process ended with status {status}")
-        if not self._is_ready():
+        ready = self._is_ready()
+        self._beat(ready)
+        if not ready:
             if time.monotonic() - self.started > START_SECONDS:
                 self._restart(f"the cluster did not begin to work within {START_SECONDS:g} s")
             return None
-        self._beat()
         reason = self._judged()
         if reason:
             return self._restart(reason)
@@ -153,14 +158,9 @@ class Supervisor:
             heartbeats.tidy()
         return None
 
-    def _beat(self) -> None:
-        assert self.cluster is not None  # noqa: S101
-        heartbeats.beat(
-            worker=self.plan.worker,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            processes=1 + len(processes.descendants(self.cluster.pid)),
-        )
+    def _beat(self, ready: bool) -> None:
+        count = len(processes.descendants(os.getpid())) if ready else 0
+        heartbeats.beat(worker=self.plan.worker, host=socket.gethostname(), pid=os.getpid(), processes=count)
 
     def _judged(self) -> str | None:
         in_hand = runs.in_hand(self.plan.worker)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Heartbeat, TaskRun
@@ -15,7 +15,7 @@ KEPT = timedelta(days=1)
 
 
 def beat(*, worker: str, host: str, pid: int, processes: int) -> None:
-    """Say that a worker is alive."""
+    """Say that a worker is alive; `processes` are those of its cluster, 0 while it does not work yet."""
     alive = {"host": host, "pid": pid, "processes": processes, "beat_at": ClockTimestamp()}
     if not Heartbeat.objects.filter(worker=worker).update(**alive):
         Heartbeat.objects.get_or_create(worker=worker, defaults=alive)
@@ -33,21 +33,28 @@ def ended(worker: str) -> None:
     Heartbeat.objects.filter(worker=worker).delete()
 
 
-def alive(worker: str = "") -> bool:
-    """Whether any worker, or the named one, has given a sign of life lately."""
-    recent = Heartbeat.objects.filter(beat_at__gt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
-    return (recent.filter(worker=worker) if worker else recent).exists()
+def alive() -> bool:
+    """Whether any worker has given a sign of life lately."""
+    return _recent().exists()
+
+
+def working(worker: str) -> bool:
+    """Whether this worker's cluster has begun to work, and lives."""
+    return _recent().filter(worker=worker, processes__gt=0).exists()
 
 
 def dead() -> list[str]:
     """Workers that still have tasks in hand although they have gone silent, or never had a heartbeat."""
-    recent = Heartbeat.objects.filter(beat_at__gt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
     silent = TaskRun.objects.filter(started_at__lt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))
     return list(
-        silent.exclude(worker__in=recent.values("worker")).order_by().values_list("worker", flat=True).distinct()
+        silent.exclude(worker__in=_recent().values("worker")).order_by().values_list("worker", flat=True).distinct()
     )
 
 
 def tidy() -> int:
     """Remove the heartbeats of workers that have been silent for a day."""
     return Heartbeat.objects.filter(beat_at__lt=ClockTimestamp() - KEPT).delete()[0]
+
+
+def _recent() -> QuerySet[Heartbeat]:
+    return Heartbeat.objects.filter(beat_at__gt=ClockTimestamp() - timedelta(seconds=DEAD_AFTER))

@@ -39,14 +39,14 @@ def functions() -> list[tuple[Any, ...]]:
 
 def pull() -> int | None:
     pulled = queue._pull("agentmemory")
-    return pulled[0] if pulled else None
+    return pulled[0] if isinstance(pulled, tuple) else None
 
 
 def test_a_task_is_enqueued_with_the_transaction_that_needs_it_or_not_at_all() -> None:
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with transaction.atomic():
         queue.enqueue("a.b", 1)
         queue.enqueue_many("a.b", [2, 3])
-        raise ZeroDivisionError
+        transaction.set_rollback(True)
     assert queue.waiting().count == 0
 
 
@@ -249,7 +249,7 @@ def test_the_work_of_a_task_is_done_by_the_librarys_own_worker() -> None:
     """The package is built here and not by the library: its own worker has to read it."""
     queue.enqueue("tests.support.work.remember", 3)
     pulled = queue._pull("agentmemory")
-    assert pulled
+    assert isinstance(pulled, tuple)
     task = queue.SignedPackage.loads(pulled[1])
 
     class Lane(list[Any]):

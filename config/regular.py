@@ -1,0 +1,36 @@
+"""What is done again and again, over all apps: by the queue's schedules, or in the ticker where that is too slow."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from distillation.services import coordinator
+from sessions_exec import queue, regular
+
+DAY = 86400.0
+# The queue's scheduler looks every 30 seconds and counts in whole minutes.
+SHORTEST_SCHEDULE = 60.0
+SCHEDULES_LOOK = 30.0
+
+
+def schedules() -> list[regular.Schedule]:
+    """Regular work as tasks: visible to operators in the queue, made and repaired by code."""
+    found = [
+        regular.Schedule(name="upkeep", function="agentmemory.services.upkeep.run", every=DAY),
+        regular.Schedule(name="queue", function="sessions_exec.queue.purge", every=DAY / 24),
+    ]
+    if settings.AGENTMEMORY_CADENCE >= SHORTEST_SCHEDULE:
+        coordinate = "distillation.tasks.coordinate"
+        found.append(regular.Schedule(name="coordinator", function=coordinate, every=settings.AGENTMEMORY_CADENCE))
+    return found
+
+
+def ticks() -> list[regular.Tick]:
+    """Regular work in the supervisor itself."""
+    found = [
+        regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
+        regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
+    ]
+    if settings.AGENTMEMORY_CADENCE < SHORTEST_SCHEDULE:
+        found.append(regular.Tick(name="coordinator", every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick))
+    return found
