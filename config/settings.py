@@ -150,6 +150,8 @@ INSTALLED_APPS = [
     "config",
 ]
 MIDDLEWARE = [
+    # Outermost: what any of the others answers is to be a problem document, too.
+    "config.api.middleware.ApiMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

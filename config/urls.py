@@ -6,7 +6,10 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
+from config.api.assembly import api
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
+    path("api/v1/", api.urls),
     path("", RedirectView.as_view(pattern_name="admin:index")),
 ]

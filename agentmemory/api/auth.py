@@ -1,0 +1,22 @@
+"""Who calls: a bearer token, and nothing else (T3). The admin's cookie proves nothing here."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from ninja.security import HttpBearer
+
+from agentmemory.callers import Caller
+from agentmemory.services import tokens
+
+
+class TokenAuth(HttpBearer):
+    """Finds the caller that a token proves. Where there is none the answer is 401, for whatever reason."""
+
+    def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
+        return tokens.authenticate(token.strip())
+
+
+class Call(HttpRequest):
+    """A request whose caller is known."""
+
+    auth: Caller

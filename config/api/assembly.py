@@ -1,0 +1,92 @@
+"""The one API object: routers, errors, and the document that describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import NinjaAPI, Swagger
+from ninja.openapi.schema import OpenAPISchema
+
+from agentmemory.api import history, memories, problems
+from agentmemory.api.auth import TokenAuth
+from agentmemory.api.fields import rfc3339
+from agentmemory.api.parsing import StrictParser
+from config.api import distillation, messages, sessions
+from distillation.errors import BackingOff
+from sessions_exec.errors import LeaseHeld, LeaseLost
+
+_DESCRIPTION = """Memories of AI agents, and the transcripts that they are distilled from.
+
+Every call has a bearer token: an *agent token* acts as one agent, a *space token* for a whole space. Lists are
+`{"items": [...], "next": ...}`; the next page is `after=NEXT`. Errors are problem documents (RFC 9457). Times are
+RFC 3339 in UTC. Members of a body that are not known here are ignored."""
+
+# What any call may answer, beside what it says itself.
+_ALWAYS = {
+    "401": "Without a valid token",
+    "405": "Not with this method",
+    "422": "Bad input",
+    "500": "Something went wrong",
+    "503": "The database cannot be reached",
+}
+_WITH_BODY = {"413": "Too large"}
+
+
+class MemoryAPI(NinjaAPI):
+    """Describes its errors as what they are: problem documents, of every call."""
+
+    def get_openapi_schema(
+        self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
+    ) -> OpenAPISchema:
+        document = super().get_openapi_schema(path_prefix=path_prefix, path_params=path_params)
+        for path in document["paths"].values():
+            for operation in path.values():
+                _describe_errors(operation)
+        return document
+
+
+def _describe_errors(operation: dict[str, Any]) -> None:
+    answers = {str(status): answer for status, answer in operation["responses"].items()}
+    for status, description in {**_ALWAYS, **(_WITH_BODY if "requestBody" in operation else {})}.items():
+        answers.setdefault(status, {"description": description})
+    for status, answer in answers.items():
+        if int(status) >= 400:
+            answer["content"] = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    operation["responses"] = dict(sorted(answers.items()))
+
+
+def _lease_held(request: HttpRequest, error: Any) -> HttpResponse:
+    return problems.response(409, str(error), kind="lease-held")
+
+
+def _lease_lost(request: HttpRequest, error: Any) -> HttpResponse:
+    return problems.response(409, str(error), kind="lease-lost")
+
+
+def _backing_off(request: HttpRequest, error: Any) -> HttpResponse:
+    return problems.response(409, str(error), kind="backing-off", next_attempt_at=rfc3339(error.until))
+
+
+def build() -> MemoryAPI:
+    """The API with everything in it."""
+    built = MemoryAPI(
+        title="Agent Memory",
+        version="1",
+        description=_DESCRIPTION,
+        auth=TokenAuth(),
+        parser=StrictParser(),
+        urls_namespace="api",
+        # The page would otherwise ask a validator elsewhere for a badge.
+        docs=Swagger(settings={"validatorUrl": None}),
+    )
+    problems.register(built)
+    built.add_exception_handler(LeaseHeld, _lease_held)
+    built.add_exception_handler(LeaseLost, _lease_lost)
+    built.add_exception_handler(BackingOff, _backing_off)
+    for router in (memories.router, history.router, sessions.router, messages.router, distillation.router):
+        built.add_router("", router)
+    return built
+
+
+api = build()

@@ -1,0 +1,34 @@
+"""What every answer under `/api/` has in common, whoever gave it: a view, the router, or Django itself."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
+
+from agentmemory.api import problems
+
+PREFIX = "/api/"
+
+_DETAILS = {
+    400: "The request cannot be read.",
+    404: "There is nothing here.",
+    405: "This cannot be done here.",
+}
+
+
+class ApiMiddleware(MiddlewareMixin):
+    """Makes every error of the API a problem document, and keeps what agents read out of caches."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if not request.path_info.startswith(PREFIX):
+            return response
+        if response.status_code >= 400 and response.headers.get("Content-Type") != problems.MEDIA_TYPE:
+            response = _problem(response)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+
+def _problem(response: HttpResponseBase) -> HttpResponseBase:
+    kept = {name: response.headers[name] for name in ("Allow", "Retry-After") if name in response.headers}
+    detail = _DETAILS.get(response.status_code, "Something went wrong here.")
+    return problems.response(response.status_code, detail, headers=kept)
