@@ -1,0 +1,180 @@
+"""The lexical leg: words of a query against the words of rows that carry a tsvector `search` (M7, M10).
+
+Both sides are taken apart by the same function of the database (`agentmemory_words`), so they cannot disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.core.exceptions import EmptyResultSet
+from django.db import connection, models
+
+QUERY_LENGTH = 24_000
+"""Characters of a query that are looked at: a whole prompt, or a window of a transcript, may be asked with."""
+
+MAX_TERMS = 64
+"""Terms of a query that are looked for; of more, those said most often, then those said first."""
+
+FLOOR = 0.1
+"""What a row matches must weigh this share of the query's heaviest terms, or it is not found at all."""
+
+_FLOOR_TERMS = 6
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Term:
+    """One thing to look for: `stem` makes a row match, `word` as it was written makes it match better."""
+
+    word: str
+    stem: str
+    prefix: bool = False
+
+    @property
+    def stem_query(self) -> str:
+        return quoted(self.stem) + (":*" if self.prefix else "")
+
+    @property
+    def word_query(self) -> str:
+        return quoted(self.word) + (":*" if self.prefix else "")
+
+
+@dataclass(frozen=True)
+class LexicalQuery:
+    """The distinct terms of a query, in its order, at least one."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def any_of(self) -> str:
+        """A tsquery that holds where any term does."""
+        return " | ".join(term.stem_query for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A row found: `score` from 0 to 1, `rank` from 1, the words of the query that it holds."""
+
+    pk: Any
+    score: float
+    rank: int
+    words: tuple[str, ...]
+
+    @property
+    def memory_id(self) -> UUID:
+        """The row's id, where the rows are memories."""
+        pk: UUID = self.pk
+        return pk
+
+
+def quoted(lexeme: str) -> str:
+    """One lexeme in the syntax of tsquery; nothing within can be read as an operator."""
+    escaped = lexeme.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+def query(text: str) -> LexicalQuery | None:
+    """What to look for, or None where nothing is: stop words alone match nothing rather than everything."""
+    text = _UNSTORABLE.sub(" ", text[:QUERY_LENGTH])
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT place, kind, word, stem FROM agentmemory_words(%s) WHERE stem IS NOT NULL"
+            " ORDER BY place, kind = 'part', word",
+            [text],
+        )
+        found = cursor.fetchall()
+    # In a query that is written in capitals throughout, capitals do not tell a name from a stop word.
+    shouted = text.isupper() and len(text.split()) > 1
+    pairs_at = {place for place, kind, _, _ in found if kind == "pair"}
+    terms: dict[str, Term] = {}
+    said: Counter[str] = Counter()
+    for place, kind, word, stem in found:
+        is_single = kind == "last"
+        if (kind == "capitals" and shouted) or (is_single and place in pairs_at) or _is_crumb(kind, word):
+            continue
+        terms.setdefault(stem, Term(word=word, stem=stem, prefix=is_single))
+        said[stem] += 1
+    return LexicalQuery(tuple(terms[stem] for stem, _ in said.most_common(MAX_TERMS))) if terms else None
+
+
+def _is_crumb(kind: str, word: str) -> bool:
+    """Whether it is too small a part of an identifier to say anything by itself: the 5 of 5.2.19, the v before it."""
+    return kind == "part" and (len(word) == 1 or (len(word) == 2 and word.isdigit()))
+
+
+# A term weighs by its rarity among the rows in view (as in BM25; ten unseen rows are assumed, so that in a view of
+# few rows no term weighs next to nothing). Of a row, a term counts what `ts_rank` makes of its occurrences by place
+# (weights D, C, B, A: context, tags, content, key), mostly for the stem and a little for the word as written, and
+# saturates soon, so that covering more terms counts for more than repeating one. Divided by the weight of all terms:
+# 0 is nothing, 1 is everything, in the best place. The constants were measured (see `bench/retrieval.py`).
+_RANK = """
+WITH term AS (
+    SELECT n, stem::tsquery AS stem, word::tsquery AS word
+    FROM unnest(%(stems)s::text[], %(words)s::text[]) WITH ORDINALITY AS t (stem, word, n)
+), hit AS MATERIALIZED (
+    SELECT seen.id, seen.newest, term.n, 1.645 * (
+        0.8 * ts_rank('{0.3, 0.6, 0.8, 1.0}', seen.search, term.stem)
+        + 0.2 * ts_rank('{0.3, 0.6, 0.8, 1.0}', seen.search, term.word)) AS strength
+    FROM (SELECT * FROM (§view§) AS view (id, newest, search) WHERE search @@ %(any_of)s::tsquery OFFSET 0) AS seen
+    JOIN term ON seen.search @@ term.stem
+), weight AS (
+    SELECT n, ln(1 + (total.rows + 10.5 - greatest(count(hit.id), 1)) / (0.5 + greatest(count(hit.id), 1))) AS weight
+    FROM term LEFT JOIN hit USING (n), (SELECT count(*) AS rows FROM (§view§) AS every) AS total
+    GROUP BY n, total.rows
+), whole AS (
+    SELECT (SELECT sum(weight) FROM weight) AS weight,
+        (SELECT sum(weight) FROM (SELECT weight FROM weight ORDER BY weight DESC LIMIT %(floor_terms)s) AS most) AS most
+)
+SELECT hit.id,
+    round((sum(weight.weight * 1.5 * strength / (strength + 0.5)) / whole.weight)::numeric, 6) AS score,
+    array_agg(hit.n ORDER BY hit.n)
+FROM hit JOIN weight USING (n) CROSS JOIN whole
+GROUP BY hit.id, hit.newest, whole.weight, whole.most
+HAVING sum(weight.weight) >= %(floor)s * whole.most
+ORDER BY score DESC, hit.newest DESC, hit.id DESC
+LIMIT %(limit)s
+"""
+
+
+def rank(queryset: models.QuerySet[Any], text: str, *, limit: int, newest: str = "updated_at") -> list[Hit]:
+    """The rows of `queryset` that match `text` best, at most `limit`; of equals, the one with the greater `newest`.
+
+    Nothing is filtered afterwards: the queryset must be what the caller may see, and how often a word occurs is
+    counted within it alone, so that no score tells of rows out of view (M4).
+    """
+    wanted = query(text)
+    if wanted is None:
+        return []
+    try:
+        view, parameters = with_names(queryset.order_by().values_list("pk", newest, "search"))
+    except EmptyResultSet:
+        return []
+    parameters |= {
+        "stems": [term.stem_query for term in wanted.terms],
+        "words": [term.word_query for term in wanted.terms],
+        "any_of": wanted.any_of,
+        "floor": FLOOR,
+        "floor_terms": _FLOOR_TERMS,
+        "limit": limit,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RANK.replace("§view§", view), parameters)
+        return list(_hits(cursor.fetchall(), wanted))
+
+
+def with_names(queryset: models.QuerySet[Any, Any]) -> tuple[str, dict[str, Any]]:
+    """The queryset's SQL with named parameters, so that it can stand twice in a statement."""
+    sql, values = queryset.query.sql_with_params()
+    names = [f"view_{n}" for n in range(len(values))]
+    return sql.replace("%%", "%%%%") % tuple(f"%({name})s" for name in names), dict(zip(names, values, strict=True))
+
+
+def _hits(rows: Iterable[tuple[Any, Any, list[int]]], wanted: LexicalQuery) -> Iterable[Hit]:
+    for position, (pk, score, numbers) in enumerate(rows, start=1):
+        yield Hit(pk, min(float(score), 1.0), position, tuple(wanted.terms[n - 1].word for n in numbers))
