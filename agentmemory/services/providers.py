@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -15,7 +16,7 @@ BUILT_IN_MODEL = "claude-haiku-5-5"
 ANTHROPIC_HOST = "api.anthropic.com"
 NO_KEY_NEEDED = "none"
 
-_BUILT_IN = {
+_BUILT_IN: dict[str, dict[str, Any]] = {
     "anthropic": {
         "kind": Provider.Kind.ANTHROPIC,
         "key_variable": "ANTHROPIC_API_KEY",

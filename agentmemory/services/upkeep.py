@@ -26,7 +26,7 @@ def add_up_accesses() -> int:
     """Add single accesses to the memories' usage (M6). Returns how many memories it touched."""
     with connection.cursor() as cursor:
         cursor.execute(_ADD_UP, [MOST_AT_ONCE])
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def run() -> str:

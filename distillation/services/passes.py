@@ -187,8 +187,7 @@ def _record_usage(row: DistillationPass, input_tokens: int, output_tokens: int) 
 
 
 def _locked(cursor_id: int, epoch: int) -> Cursor:
-    session_id = Cursor.objects.filter(pk=cursor_id).values_list("session_id", flat=True).first()
-    Session.objects.select_for_update(no_key=True).filter(pk=session_id).first()
+    Session.objects.select_for_update(no_key=True).filter(cursor=cursor_id).first()
     Cursor.objects.fence(cursor_id, epoch=epoch)
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     cursor = Cursor.objects.select_related(*related).filter(pk=cursor_id).first()
@@ -204,19 +203,18 @@ def _decide(cursor: Cursor, worker: str, *, force: bool) -> Waiting | Passed | B
         return Waiting(state=IDLE)
     if cursor.next_attempt_at is not None and cursor.next_attempt_at > now and not force:
         return Waiting(state=BACKING_OFF, line=cursor.last_error)
-    closed = gates.agent_gate(cursor)
-    if closed is None:
-        window = reading.next_window(cursor)
-        if not window.shown:
-            return Passed(end=window.end)
-        resolved = resolution.resolve(cursor.agent)
-        closed = gates.check(cursor, resolved, now=now)
-        if closed is None and gates.probe(resolved.provider, now=now):
-            return _open(cursor, worker, window, resolved)
-    if closed is None:
-        # A pause has just ended, and another call found out first what the provider says now.
+    if closed := gates.agent_gate(cursor):
+        return Waiting(state=closed.state, line=closed.line)
+    window = reading.next_window(cursor)
+    if not window.shown:
+        return Passed(end=window.end)
+    resolved = resolution.resolve(cursor.agent)
+    if closed := gates.check(cursor, resolved, now=now):
+        return Waiting(state=closed.state, line=closed.line)
+    if not gates.probe(resolved.provider, now=now):
+        # Its pause has just ended, and another call finds out what it says now.
         return Waiting(state=gates.BLOCKED, line=f"provider {resolved.provider} is being tried by another pass")
-    return Waiting(state=closed.state, line=closed.line)
+    return _open(cursor, worker, window, resolved)
 
 
 def _open(cursor: Cursor, worker: str, window: windows.Window, resolved: resolution.Resolution) -> Begun:

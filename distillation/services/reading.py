@@ -15,6 +15,8 @@ from distillation import prompts, windows
 from distillation.models import Cursor, DistillationPass
 
 KNOWN_MEMORIES = 20
+# Of each known memory so much is shown, in characters: enough to tell what it says.
+KNOWN_CHARS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ def next_window(cursor: Cursor) -> windows.Window:
 
 def window_of(distillation_pass: DistillationPass) -> windows.Window:
     """The window of a pass made again, without what was taken back or removed since."""
-    rows = Message.objects.speech().filter(session_id=distillation_pass.session_id, seq__in=distillation_pass.shown)
+    rows = Message.objects.speech().filter(session__passes=distillation_pass, seq__in=distillation_pass.shown)
     limits = windows.Budget(
         messages=max(1, len(distillation_pass.shown)),
         chars_per_message=settings.AGENTMEMORY_CHARS_PER_MESSAGE,
@@ -103,7 +105,7 @@ def known_for(agent: Agent, window: windows.Window) -> list[KnownVersion]:
         KnownVersion(
             memory_id=str(memory.pk),
             version=memory.version,
-            known=prompts.Known(key=memory.key, content=memory.content),
+            known=_known(memory),
         )
         for memory in related(agent, text)
     ]
@@ -130,3 +132,7 @@ def prompt(agent: Agent, window: windows.Window, known: Sequence[prompts.Known],
         max_candidates=settings.AGENTMEMORY_CANDIDATES_PER_PASS,
         max_chars=settings.AGENTMEMORY_CHARS_PER_CANDIDATE,
     )
+
+
+def _known(memory: Memory | MemoryEvent) -> prompts.Known:
+    return prompts.Known(key=memory.key, content=windows.cut(memory.content, KNOWN_CHARS))

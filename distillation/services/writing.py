@@ -97,9 +97,7 @@ def _repeated(cursor: Cursor, candidate: judging.Candidate) -> Memory | None:
 
 
 def _verified(candidate: judging.Candidate, window: windows.Window, seq: int) -> bool:
-    return candidate.quote_verified and any(
-        shown.seq == seq and candidate.quote in " ".join(shown.original.split()) for shown in window.shown
-    )
+    return bool(candidate.quote) and judging.occurs(candidate.quote, window=window, sources=(seq,))
 
 
 def _context(window: windows.Window, candidate: judging.Candidate) -> str:
