@@ -1,10 +1,11 @@
 from __future__ import annotations
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
+from django.db.models.signals import post_migrate
 
 
 class ConfigConfig(AppConfig):
-    """What spans the apps: commands, checks, probes."""
+    """What spans the apps: commands, checks, probes, the console."""
 
     name = "config"
     label = "config"
@@ -12,4 +13,7 @@ class ConfigConfig(AppConfig):
 
     def ready(self) -> None:
         # Imported for its side effect: the checks register themselves.
-        from config import checks  # noqa: F401
+        from config import checks, groups  # noqa: F401
+
+        # After the last of our apps: by then the permissions of all of them are made.
+        post_migrate.connect(groups.ensure, sender=apps.get_app_config("distillation"), dispatch_uid="console-groups")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from config import embedded, environment, secret_key
+from config.console import UNFOLD  # noqa: F401  (a setting)
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 environment.load(BASE_DIR / ".env")
@@ -230,6 +231,10 @@ LOGGING: dict[str, Any] = {
         # Django's own handlers are replaced by the root's.
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
+        # The model's client tells every call, with its address, and on request its content.
+        "anthropic": {"handlers": [], "level": "WARNING", "propagate": True},
+        "httpx2": {"handlers": [], "level": "WARNING", "propagate": True},
+        "httpcore2": {"handlers": [], "level": "WARNING", "propagate": True},
         # A line for each 404 says nothing, and its text is a path.
         "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
     },

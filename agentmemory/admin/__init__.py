@@ -1,0 +1,7 @@
+"""The operators' pages of this app. Other apps build theirs with the same means."""
+
+from __future__ import annotations
+
+from agentmemory.admin import memories, providers, sessions, spaces, tokens
+
+__all__ = ["memories", "providers", "sessions", "spaces", "tokens"]

@@ -1,0 +1,195 @@
+"""What an operator can do to rows: asked on one page, with a reason, done by a service, then told.
+
+An `Act` is offered on a row's page, in its list, or for several rows at once. Its page says what it will do, to how
+many, and what cannot be undone; nothing happens before a reason is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.utils.safestring import SafeString
+
+from agentmemory.admin.base import ConsoleAdmin, Row
+from agentmemory.authorship import Author
+from agentmemory.console import figures
+from agentmemory.errors import AgentMemoryError
+
+MOST_ROWS = 100
+
+
+class AskForm(forms.Form):
+    """The line that says why. Acts that need more extend it; `subjects` are the rows they are about."""
+
+    reason = forms.CharField(
+        max_length=500,
+        label="Why",
+        help_text="One line, kept with what is done.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+    def __init__(self, *args: Any, subjects: Sequence[Any] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.subjects = subjects
+        # Asked last, whatever an extension adds.
+        self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the operator answered."""
+
+    operator: str
+    reason: str
+    values: dict[str, Any]
+
+    @property
+    def author(self) -> Author:
+        return Author(kind="operator", name=self.operator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act:
+    """One thing that can be done. `run` calls a service and returns what it did, in words."""
+
+    name: str
+    label: str
+    explains: str
+    run: Callable[[Any, Asked], str]
+    undo: str = ""
+    final: str = ""
+    form: type[AskForm] = AskForm
+    bulk: bool = False
+    danger: bool = False
+    offered: Callable[[Any], bool] = lambda row: True
+
+
+class ActingAdmin(ConsoleAdmin[Row]):
+    """A list whose rows can be acted upon."""
+
+    acts: ClassVar[Sequence[Act]] = ()
+
+    def act_url(self, name: str, pks: Sequence[Any], **more: Any) -> str:
+        """Where an act asks, for these rows."""
+        base = reverse(f"{self.admin_site.name}:{self._act_route()}", args=[name])
+        return f"{base}?{urlencode({'ids': ','.join(str(pk) for pk in pks), **more})}"
+
+    def act_links(self, row: Row, request: HttpRequest) -> list[dict[str, Any]]:
+        """The acts that a row's page offers this operator: none where nothing may be done, never a dead button."""
+        if not self.may_act(request):
+            return []
+        return [
+            {"label": act.label, "url": self.act_url(act.name, [row.pk]), "danger": act.danger, "name": act.name}
+            for act in self.acts
+            if act.offered(row)
+        ]
+
+    def row_links(self, row: Row, *names: str) -> SafeString | str:
+        """Links to some acts, for a column of a list."""
+        offered = [act for act in self.acts if act.name in names and act.offered(row)]
+        links = [
+            format_html('<a class="am-link" href="{}">{}</a>', self.act_url(act.name, [row.pk]), act.label)
+            for act in offered
+        ]
+        return format_html('<span class="am-acts">{}</span>', SafeString(" ".join(links))) if links else figures.NONE
+
+    def get_urls(self) -> list[URLPattern]:
+        route = path("act/<slug:name>/", self.admin_site.admin_view(self.act_view), name=self._act_route())
+        return [route, *super().get_urls()]
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions: dict[str, Any] = dict(super().get_actions(request))
+        actions.pop("delete_selected", None)
+        if self.may_act(request):
+            for act in self.acts:
+                if act.bulk:
+                    actions[act.name] = (_bulk(act.name), act.name, act.label)
+        return actions
+
+    def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Ask, and on an answer do it. 403 without the right to change, 404 for an act or a row that is not there."""
+        if not self.may_act(request):
+            raise PermissionDenied
+        act = next((act for act in self.acts if act.name == name), None)
+        rows = self._subjects(request.GET.get("ids", ""))
+        if act is None or not rows:
+            raise Http404
+        form = act.form(request.POST if request.method == "POST" else None, initial=request.GET.dict(), subjects=rows)
+        if request.method == "POST" and form.is_valid():
+            self._perform(request, act, rows, form.cleaned_data)
+            return HttpResponseRedirect(self._next(request, rows))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": act.label,
+            "opts": self.opts,
+            "act": act,
+            "rows": rows,
+            "form": form,
+            "back": self._next(request, rows),
+        }
+        return TemplateResponse(request, "console/act.html", context, status=422 if form.errors else 200)
+
+    def _act_route(self) -> str:
+        return f"{self.opts.app_label}_{self.opts.model_name}_act"
+
+    def _subjects(self, ids: str) -> list[Row]:
+        wanted = [part for part in ids.split(",") if part][:MOST_ROWS]
+        try:
+            found: QuerySet[Row] = self.model._default_manager.filter(pk__in=wanted)
+            return list(found)
+        except (ValueError, ValidationError):
+            return []
+
+    def _perform(self, request: HttpRequest, act: Act, rows: Sequence[Row], values: dict[str, Any]) -> None:
+        asked = Asked(
+            operator=request.user.get_username(),
+            reason=values["reason"],
+            values={name: value for name, value in values.items() if name != "reason"},
+        )
+        done: list[Row] = []
+        for row in rows:
+            try:
+                said = act.run(row, asked)
+            except AgentMemoryError as error:
+                messages.error(request, f"{row}: {error}")
+            else:
+                done.append(row)
+                if len(rows) == 1:
+                    messages.success(request, self._told(said, act, done))
+        if len(rows) > 1 and done:
+            messages.success(request, self._told(f"{act.label}: {len(done)} of {len(rows)} done.", act, done))
+
+    def _told(self, said: str, act: Act, done: Sequence[Row]) -> SafeString:
+        if not act.undo:
+            return format_html("{}", said)
+        undo = self.act_url(act.undo, [row.pk for row in done])
+        return format_html('{} <a class="am-link" href="{}">Undo</a>', said, undo)
+
+    def _next(self, request: HttpRequest, rows: Sequence[Model]) -> str:
+        wanted = request.GET.get("next", "")
+        if wanted and url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}):
+            return wanted
+        route = f"{self.admin_site.name}:{self.opts.app_label}_{self.opts.model_name}"
+        if len(rows) == 1:
+            return reverse(f"{route}_change", args=[rows[0].pk])
+        return reverse(f"{route}_changelist")
+
+
+def _bulk(name: str) -> Callable[[ActingAdmin[Any], HttpRequest, QuerySet[Any]], HttpResponse]:
+    def ask(admin: ActingAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        pks = list(queryset.values_list("pk", flat=True)[:MOST_ROWS])
+        back = request.get_full_path()
+        return HttpResponseRedirect(admin.act_url(name, pks, next=back))
+
+    return ask

@@ -1,0 +1,58 @@
+"""Filters of the lists: typed words rather than menus, since menus of agents or sessions would have no end."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+if TYPE_CHECKING:
+    from django.contrib.admin import SimpleListFilter as ChoiceBase
+    from django.contrib.admin import SimpleListFilter as TextBase
+else:
+    from unfold.contrib.filters.admin import DropdownFilter as ChoiceBase
+    from unfold.contrib.filters.admin import TextFilter as TextBase
+
+
+class WordFilter(TextBase):
+    """Rows whose field is exactly a typed word."""
+
+    field: ClassVar[str]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = (self.value() or "").strip()
+        return queryset.filter(**{self.field: value}) if value else queryset
+
+
+def word(name: str, field: str) -> type[WordFilter]:
+    """A filter of this title by exactly this field."""
+    parameter = re.sub(r"\W+", "_", name)
+    return type(
+        f"{parameter.title()}Filter", (WordFilter,), {"title": name, "parameter_name": parameter, "field": field}
+    )
+
+
+class TagFilter(TextBase):
+    title = "tag"
+    parameter_name = "tag"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = (self.value() or "").strip()
+        return queryset.filter(tags__contains=[value]) if value else queryset
+
+
+class ChoiceFilter(ChoiceBase):
+    """A menu of a few fixed choices; `chosen` narrows the rows."""
+
+    options: ClassVar[tuple[tuple[str, str], ...]]
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> tuple[tuple[str, str], ...]:
+        return self.options
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return self.chosen(queryset, self.value() or "")
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        raise NotImplementedError

@@ -1,0 +1,247 @@
+"""Memories: browse, compare, curate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied, ValidationError
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin
+from agentmemory.admin.base import ReadOnlyAdmin
+from agentmemory.admin.memory_acts import ACTS
+from agentmemory.console import diffs, figures, labels, links, permissions
+from agentmemory.models import Memory, MemorySource
+from agentmemory.services import inspection
+
+
+class StandingFilter(filters.ChoiceFilter):
+    """Deleted memories are left out unless they are asked for."""
+
+    title = "standing"
+    parameter_name = "standing"
+    options = (("withdrawn", "Withdrawn"), ("expired", "Expired"), ("deleted", "Deleted"), ("any", "All, deleted too"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "any":
+            return queryset
+        if value == "deleted":
+            return queryset.filter(deleted_at__isnull=False)
+        kept = queryset.filter(deleted_at__isnull=True)
+        if value == "withdrawn":
+            return kept.filter(withdrawn_at__isnull=False)
+        return kept.filter(expires_at__lte=timezone.now()) if value == "expired" else kept
+
+
+class UseFilter(filters.ChoiceFilter):
+    title = "use"
+    parameter_name = "use"
+    options = (("never", "Never used"), ("used", "Used"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        unused = Q(access_count=0)
+        return queryset.filter(unused) if value == "never" else queryset.exclude(unused) if value else queryset
+
+
+class AgeFilter(filters.ChoiceFilter):
+    title = "age"
+    parameter_name = "age"
+    options = (("1", "Updated in the last day"), ("7", "In the last 7 days"), ("30", "In the last 30 days"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value not in dict(self.options):
+            return queryset
+        return queryset.filter(updated_at__gte=timezone.now() - timedelta(days=int(value)))
+
+
+class NoticeFilter(filters.ChoiceFilter):
+    title = "what stands out"
+    parameter_name = "notice"
+    options = (("unverified", "A quote was not found"), ("pinned", "Pinned"), ("expiring", "Expires"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "unverified":
+            return queryset.filter(pk__in=MemorySource.objects.filter(verified=False).values("memory"))
+        if value == "pinned":
+            return queryset.filter(pinned=True)
+        return queryset.filter(expires_at__isnull=False) if value == "expiring" else queryset
+
+
+class SessionFilter(filters.WordFilter):
+    title = "session"
+    parameter_name = "session"
+    field = "session_name"
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        value = (self.value() or "").strip()
+        if not value:
+            return queryset
+        return queryset.filter(pk__in=MemorySource.objects.filter(session_name=value).values("memory"))
+
+
+@admin.register(Memory)
+class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
+    """Looking counts no use, and every change is an act of a service with a reason."""
+
+    acts: ClassVar[Sequence[Act]] = ACTS
+    list_display = ("memory", "state", "owned", "tagged", "sourced", "used", "changed")
+    list_display_links = ("memory",)
+    list_select_related = ("space", "owner")
+    search_fields = ("key",)
+    search_help_text = "Words of content, keys and tags, or an id"
+    ordering = ("-updated_at", "-id")
+    list_filter = (
+        StandingFilter,
+        ("origin", admin.ChoicesFieldListFilter),
+        filters.word("space", "space__slug"),
+        filters.word("agent", "owner__handle"),
+        filters.TagFilter,
+        SessionFilter,
+        AgeFilter,
+        UseFilter,
+        NoticeFilter,
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Memory]:
+        # What a row shows of use and sources is counted in its own statement's row, not one by one.
+        sources = MemorySource.objects.filter(memory=OuterRef("pk")).order_by().values("memory")
+        return (
+            Memory.objects.with_use()
+            .annotate(source_count=Coalesce(Subquery(sources.annotate(n=Count("pk")).values("n")), 0))
+            .order_by("-updated_at", "-id")
+        )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Memory], search_term: str
+    ) -> tuple[QuerySet[Memory], bool]:
+        term = search_term.strip()
+        if not term:
+            return queryset, False
+        found = Q(key__icontains=term) | Q(tags__contains=[term]) | Q(pk=term if _is_id(term) else None)
+        content = Q(content__icontains=term)
+        if not permissions.reads_private(request):
+            # A search that answers is a way of reading.
+            content &= Q(owner__isnull=True)
+        return queryset.filter(found | content), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        self._private = permissions.reads_private(request)
+        return super().changelist_view(request, extra_context)
+
+    @admin.display(description="Memory", ordering="key")
+    def memory(self, memory: Memory) -> SafeString:
+        readable = memory.owner_id is None or getattr(self, "_private", False)
+        first = memory.content.strip().split("\n", 1)[0][:160] if readable else "private"
+        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', memory.key, first)
+
+    @admin.display(description="Origin")
+    def state(self, memory: Memory) -> SafeString:
+        marks = [labels.label(memory.origin)]
+        standing = _standing(memory)
+        if standing:
+            marks.append(labels.label(standing))
+        if memory.pinned:
+            marks.append(format_html('<span class="am-line">{}</span>', "pinned"))
+        return format_html('<span class="am-chips">{}</span>', SafeString("".join(marks)))
+
+    @admin.display(description="Owner", ordering="owner__handle")
+    def owned(self, memory: Memory) -> SafeString:
+        owner = memory.owner.handle if memory.owner else "shared"
+        return format_html('{}<span class="am-first">{}</span>', owner, memory.space.slug)
+
+    @admin.display(description="Tags")
+    def tagged(self, memory: Memory) -> SafeString | str:
+        return labels.chips(memory.tags, most=3)
+
+    @admin.display(description="Sources")
+    def sourced(self, memory: Any) -> str:
+        return figures.number(memory.source_count) if memory.source_count else figures.NONE
+
+    @admin.display(description="Used", ordering="access_count")
+    def used(self, memory: Any) -> SafeString:
+        return format_html(
+            "{} {}", figures.number(memory.access_count), figures.when(memory.last_accessed_at, never="")
+        )
+
+    @admin.display(description="Updated", ordering="updated_at")
+    def changed(self, memory: Memory) -> SafeString:
+        return figures.when(memory.updated_at)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """One memory with its sources, its history and the other one of its key."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        memory = self._one(object_id)
+        readable = memory.owner_id is None or permissions.reads_private(request)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": memory.key,
+            "opts": self.opts,
+            "original": links.Named(memory, memory.key),
+            "memory": memory,
+            "standing": _standing(memory),
+            "acts": self.act_links(memory, request),
+            "readable": readable,
+            "hidden": permissions.HIDDEN,
+        }
+        if readable:
+            context |= self._readable(memory, self.may_act(request))
+        return TemplateResponse(request, "console/memory.html", context)
+
+    def _one(self, object_id: str) -> Memory:
+        try:
+            return Memory.objects.with_use().select_related("space", "owner").get(pk=object_id)
+        except (Memory.DoesNotExist, ValidationError):
+            raise Http404 from None
+
+    def _readable(self, memory: Memory, may_act: bool) -> dict[str, Any]:
+        other = inspection.the_other_one(memory)
+        timeline = [
+            {
+                "version": version,
+                "diff": None
+                if version.previous in (None, version.content)
+                else diffs.words(version.previous or "", version.content),
+                "restore": self.act_url("restore", [memory.pk], version=version.event.version)
+                if may_act and version.event.version != memory.version and memory.deleted_at is None
+                else "",
+            }
+            for version in inspection.history(memory)
+        ]
+        return {
+            "quotations": inspection.quotations(memory),
+            "timeline": timeline,
+            "other": other,
+            "other_url": links.memory(other.pk) if other else "",
+            "other_diff": diffs.words(memory.content, other.content) if other else None,
+            "promote_url": self._promotes(memory, other) if may_act else "",
+        }
+
+    def _promotes(self, memory: Memory, other: Memory | None) -> str:
+        distilled = next((row for row in (memory, other) if row and row.origin == Memory.Origin.DISTILLED), None)
+        return self.act_url("promote", [distilled.pk]) if distilled else ""
+
+
+def _standing(memory: Memory) -> str:
+    if memory.deleted_at is not None:
+        return "deleted"
+    if memory.withdrawn_at is not None:
+        return "withdrawn"
+    return "expired" if memory.expires_at and memory.expires_at <= timezone.now() else ""
+
+
+def _is_id(term: str) -> bool:
+    compact = term.replace("-", "")
+    return len(compact) == 32 and all(letter in "0123456789abcdefABCDEF" for letter in compact)

@@ -1,0 +1,226 @@
+"""What an operator can do to memories: each act is a service's, asked with a reason."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+
+from agentmemory.admin.acts import Act, Asked, AskForm
+from agentmemory.models import Agent, Memory
+from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH
+from agentmemory.services import curation
+
+
+class EditForm(AskForm):
+    """The whole memory, as it is."""
+
+    content = forms.CharField(max_length=CONTENT_LENGTH, widget=forms.Textarea(attrs={"rows": 12}))
+    tags = forms.CharField(required=False, help_text="Between commas.")
+    context = forms.CharField(
+        required=False,
+        max_length=CONTEXT_LENGTH,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Text that helps to find it and is never shown in prompts.",
+    )
+    importance = forms.FloatField(min_value=0, max_value=1, widget=forms.NumberInput(attrs={"step": "0.05"}))
+    pinned = forms.BooleanField(required=False)
+    expires_at = forms.DateTimeField(required=False, help_text="UTC, as 2027-01-31 12:00; empty: never.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        memory = cast(Memory, self.subjects[0])
+        self.initial = {
+            "content": memory.content,
+            "tags": ", ".join(memory.tags),
+            "context": memory.context,
+            "importance": memory.importance,
+            "pinned": memory.pinned,
+            "expires_at": memory.expires_at,
+            **self.initial,
+        }
+
+    def clean_tags(self) -> list[str]:
+        return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
+
+
+class AgentForm(AskForm):
+    """Which agent, by its handle: a list of all of them would have no end."""
+
+    agent = forms.CharField(max_length=100, help_text="The agent's handle.")
+
+    def clean_agent(self) -> Agent:
+        spaces = {memory.space_id for memory in self.subjects}
+        agent = Agent.objects.present().filter(space__in=spaces, handle=self.cleaned_data["agent"].strip()).first()
+        if agent is None or len(spaces) > 1:
+            raise forms.ValidationError("There is no agent of this handle in the memory's space.")
+        return agent
+
+
+class VersionForm(AskForm):
+    version = forms.IntegerField(min_value=1)
+
+
+def _edit(memory: Memory, asked: Asked) -> str:
+    # Only what was changed is handed on, so that the history names it alone.
+    changes = {field: value for field, value in asked.values.items() if getattr(memory, field) != value}
+    if not changes:
+        return "Nothing was different: nothing was written."
+    after = curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, **changes)
+    return f"{memory} was changed; it is at version {after.version}."
+
+
+def _remove(memory: Memory, asked: Asked) -> str:
+    curation.remove(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} was deleted."
+
+
+def _undelete(memory: Memory, asked: Asked) -> str:
+    curation.undelete(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} is back."
+
+
+def _restore(memory: Memory, asked: Asked) -> str:
+    version: int = asked.values["version"]
+    curation.restore_version(memory_id=memory.pk, version=version, author=asked.author, reason=asked.reason)
+    return f"{memory} says again what it said in version {version}."
+
+
+def _promote(memory: Memory, asked: Asked) -> str:
+    curated = curation.promote(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} is kept as a curated memory, at version {curated.version}. The distilled one stays."
+
+
+def _share(memory: Memory, asked: Asked) -> str:
+    curation.share(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} is shared with its whole space."
+
+
+def _give_back(memory: Memory, asked: Asked) -> str:
+    agent: Agent = asked.values["agent"]
+    curation.give_back(memory_id=memory.pk, agent=agent, author=asked.author, reason=asked.reason)
+    return f"{memory} is private to {agent} now."
+
+
+def _pin(memory: Memory, asked: Asked) -> str:
+    curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, pinned=True)
+    return f"{memory} is pinned."
+
+
+def _unpin(memory: Memory, asked: Asked) -> str:
+    curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, pinned=False)
+    return f"{memory} is no longer pinned."
+
+
+def _withdraw(memory: Memory, asked: Asked) -> str:
+    curation.withdraw(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} was withdrawn."
+
+
+def _reinstate(memory: Memory, asked: Asked) -> str:
+    curation.reinstate(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} is in use again."
+
+
+def _kept(memory: Memory) -> bool:
+    return memory.deleted_at is None
+
+
+ACTS: tuple[Act, ...] = (
+    Act(
+        name="edit",
+        label="Edit",
+        explains="Writes a new version with you as its author. A distilled memory that was edited by hand is left "
+        "alone by later passes.",
+        run=_edit,
+        form=EditForm,
+        offered=_kept,
+    ),
+    Act(
+        name="promote",
+        label="Promote",
+        explains="Keeps a distilled memory as a curated one of the same key and owner, new or over the one that is "
+        "there. The distilled one stays.",
+        run=_promote,
+        bulk=True,
+        offered=lambda memory: _kept(memory) and memory.origin == Memory.Origin.DISTILLED,
+    ),
+    Act(
+        name="share",
+        label="Share",
+        explains="Takes the owner away: every agent of the space reads it from then on.",
+        run=_share,
+        bulk=True,
+        offered=lambda memory: _kept(memory) and memory.owner_id is not None,
+    ),
+    Act(
+        name="give-back",
+        label="Give back",
+        explains="Makes it private to one agent: no other one sees it from then on.",
+        run=_give_back,
+        form=AgentForm,
+        bulk=True,
+        offered=lambda memory: _kept(memory) and memory.owner_id is None,
+    ),
+    Act(
+        name="pin",
+        label="Pin",
+        explains="Shows it first among the core memories of those who see it.",
+        run=_pin,
+        undo="unpin",
+        bulk=True,
+        offered=lambda memory: _kept(memory) and not memory.pinned,
+    ),
+    Act(
+        name="unpin",
+        label="Unpin",
+        explains="Lets its use decide again whether it is among the core memories.",
+        run=_unpin,
+        undo="pin",
+        offered=lambda memory: _kept(memory) and memory.pinned,
+    ),
+    Act(
+        name="withdraw",
+        label="Withdraw",
+        explains="Takes it out of search, context and lists. It stays here, with your reason.",
+        run=_withdraw,
+        undo="reinstate",
+        bulk=True,
+        offered=lambda memory: _kept(memory) and memory.withdrawn_at is None,
+    ),
+    Act(
+        name="reinstate",
+        label="Reinstate",
+        explains="Brings it back to search, context and lists.",
+        run=_reinstate,
+        undo="withdraw",
+        bulk=True,
+        offered=lambda memory: _kept(memory) and memory.withdrawn_at is not None,
+    ),
+    Act(
+        name="delete",
+        label="Delete",
+        explains="Hides it from everyone. Its history stays, and it can be brought back.",
+        run=_remove,
+        undo="undelete",
+        danger=True,
+        offered=_kept,
+    ),
+    Act(
+        name="undelete",
+        label="Undelete",
+        explains="Brings it back as it was, unless its key is taken by now.",
+        run=_undelete,
+        undo="delete",
+        offered=lambda memory: memory.deleted_at is not None,
+    ),
+    Act(
+        name="restore",
+        label="Restore",
+        explains="Writes an earlier version again, as the newest one. The versions between stay in the history.",
+        run=_restore,
+        form=VersionForm,
+        # Offered beside each version, where the number is known.
+        offered=lambda memory: False,
+    ),
+)

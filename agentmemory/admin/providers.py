@@ -1,0 +1,87 @@
+"""Providers: where models are reached. A key is never shown, only whether its variable holds one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin.base import ConsoleAdmin
+from agentmemory.console import figures, labels
+from agentmemory.models import Provider
+
+_KINDS = {
+    Provider.Kind.OFFLINE: "The built-in extractor: it takes sentences out by their wording, without a model, a key or "
+    "a call to anywhere. It costs nothing and finds less than a model does.",
+    Provider.Kind.ACP: "Runs agents and cannot be used for extraction: its sessions are skipped, without a failure.",
+    Provider.Kind.ANTHROPIC: "Speaks the Anthropic wire, at its address.",
+}
+
+
+@admin.register(Provider)
+class ProviderAdmin(ConsoleAdmin[Provider]):
+    list_display = ("name", "what", "state", "key_state", "default_model", "priced", "address")
+    search_fields = ("name", "address")
+    readonly_fields = ("what_it_is", "pause")
+    fields = (
+        "what_it_is",
+        "name",
+        "kind",
+        "address",
+        "key_variable",
+        "default_model",
+        "served_models",
+        "timeout_seconds",
+        "structured_outputs",
+        "price_in",
+        "price_out",
+        "enabled",
+        "pause",
+    )
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
+        # Rows name a provider by its name as well.
+        return self.readonly_fields if obj is None else (*self.readonly_fields, "name")
+
+    def get_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
+        return self.fields if obj else tuple(name for name in self.fields if name not in self.readonly_fields)
+
+    @admin.display(description="Kind", ordering="kind")
+    def what(self, provider: Provider) -> SafeString:
+        return format_html('{}<span class="am-first">{}</span>', provider.kind, _KINDS[Provider.Kind(provider.kind)])
+
+    @admin.display(description="What it is")
+    def what_it_is(self, provider: Provider) -> str:
+        return _KINDS.get(Provider.Kind(provider.kind), "") if provider.kind else ""
+
+    @admin.display(description="State")
+    def state(self, provider: Provider) -> SafeString:
+        if not provider.enabled:
+            return labels.label("off")
+        if provider.paused_until and provider.paused_until > timezone.now():
+            return labels.with_line("paused", (provider.paused_reason or "no reason noted").split("\n", 1)[0][:120])
+        return labels.label("ready")
+
+    @admin.display(description="Key")
+    def key_state(self, provider: Provider) -> SafeString:
+        if provider.kind == Provider.Kind.OFFLINE:
+            return labels.label("no key needed")
+        present = bool(provider.key_variable and settings.AGENTMEMORY_PROVIDER_KEYS.get(provider.key_variable))
+        return labels.label("key present" if present else "key missing")
+
+    @admin.display(description="US$ a million tokens")
+    def priced(self, provider: Provider) -> str:
+        if provider.price_in is None and provider.price_out is None:
+            return figures.NONE
+        return f"{figures.money(provider.price_in)} in, {figures.money(provider.price_out)} out"
+
+    @admin.display(description="Pause")
+    def pause(self, provider: Any) -> SafeString | str:
+        if not provider.paused_until:
+            return "Not paused."
+        return format_html("until {}: {}", figures.when(provider.paused_until), provider.paused_reason)

@@ -1,0 +1,194 @@
+"""Spaces and agents: set up by form, stopped and archived by acts. Nothing is lost by either (T4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.console import figures, labels, links
+from agentmemory.models import Agent, Space
+from agentmemory.services import spaces
+
+
+def _archive(space: Space, asked: Asked) -> str:
+    spaces.archive(space_id=space.pk)
+    return f"{space} is archived: hidden and stopped, with its agents and tokens."
+
+
+def _restore(space: Space, asked: Asked) -> str:
+    spaces.restore(space_id=space.pk)
+    return f"{space} is back as it was."
+
+
+def _archive_agent(agent: Agent, asked: Asked) -> str:
+    spaces.archive_agent(agent_id=agent.pk)
+    return f"{agent} is archived: hidden and stopped, its tokens too."
+
+
+def _restore_agent(agent: Agent, asked: Asked) -> str:
+    spaces.restore_agent(agent_id=agent.pk)
+    return f"{agent} is back as it was."
+
+
+def _pause(agent: Agent, asked: Asked) -> str:
+    spaces.pause_agent(agent_id=agent.pk)
+    return f"The distillation of {agent} is paused."
+
+
+def _resume(agent: Agent, asked: Asked) -> str:
+    spaces.resume_agent(agent_id=agent.pk)
+    return f"The distillation of {agent} goes on."
+
+
+def _stands(row: Space | Agent) -> bool:
+    return row.archived_at is None
+
+
+_SPACE_ACTS = (
+    Act(
+        name="archive",
+        label="Archive",
+        explains="Hides and stops the space, its agents and its tokens. Nothing is lost.",
+        run=_archive,
+        undo="restore",
+        danger=True,
+        offered=_stands,
+    ),
+    Act(
+        name="restore",
+        label="Bring back",
+        explains="Makes an archived space work again, as it was.",
+        run=_restore,
+        undo="archive",
+        offered=lambda row: not _stands(row),
+    ),
+)
+_AGENT_ACTS = (
+    Act(
+        name="pause",
+        label="Pause",
+        explains="Stops the distillation of its sessions. It goes on reading and writing memories.",
+        run=_pause,
+        undo="resume",
+        bulk=True,
+        offered=lambda agent: _stands(agent) and agent.status == Agent.Status.ACTIVE,
+    ),
+    Act(
+        name="resume",
+        label="Resume",
+        explains="Lets the distillation of its sessions go on where it stopped.",
+        run=_resume,
+        undo="pause",
+        bulk=True,
+        offered=lambda agent: _stands(agent) and agent.status == Agent.Status.PAUSED,
+    ),
+    Act(
+        name="archive",
+        label="Archive",
+        explains="Hides and stops the agent and its tokens. Its memories and sessions stay.",
+        run=_archive_agent,
+        undo="restore",
+        danger=True,
+        offered=_stands,
+    ),
+    Act(
+        name="restore",
+        label="Bring back",
+        explains="Makes an archived agent work again, as it was.",
+        run=_restore_agent,
+        undo="archive",
+        offered=lambda row: not _stands(row),
+    ),
+)
+
+
+class StandingFilter(filters.ChoiceFilter):
+    title = "standing"
+    parameter_name = "standing"
+    options = (("active", "In use"), ("archived", "Archived"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value not in dict(self.options):
+            return queryset
+        return queryset.filter(archived_at__isnull=value == "active")
+
+
+@admin.register(Space)
+class SpaceAdmin(ActingAdmin[Space]):
+    acts: ClassVar[Sequence[Act]] = _SPACE_ACTS
+    list_display = ("slug", "name", "state", "default_model", "budget", "made")
+    search_fields = ("slug", "name")
+    list_filter = (StandingFilter,)
+    fields = ("slug", "name", "default_model", "daily_tokens")
+    change_form_outer_before_template = "console/acts_before.html"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Space | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("slug",)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().change_view(request, object_id, form_url, _with_acts(self, request, object_id, extra_context))
+
+    @admin.display(description="State")
+    def state(self, space: Space) -> SafeString:
+        return labels.label("archived" if space.archived_at else "active")
+
+    @admin.display(description="Tokens a day", ordering="daily_tokens")
+    def budget(self, space: Space) -> str:
+        return figures.number(space.daily_tokens) if space.daily_tokens is not None else "the installation's"
+
+    @admin.display(description="Made", ordering="created_at")
+    def made(self, space: Space) -> SafeString:
+        return figures.when(space.created_at)
+
+
+@admin.register(Agent)
+class AgentAdmin(ActingAdmin[Agent]):
+    acts: ClassVar[Sequence[Act]] = _AGENT_ACTS
+    list_display = ("handle", "name", "space", "state", "provider", "model", "looks", "made")
+    list_select_related = ("space", "provider")
+    search_fields = ("handle", "name")
+    list_filter = (StandingFilter, filters.word("space", "space__slug"), ("status", admin.ChoicesFieldListFilter))
+    fields = ("space", "handle", "name", "provider", "model", "instructions")
+    change_form_outer_before_template = "console/acts_before.html"
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> tuple[str, ...]:
+        return () if obj is None else ("space", "handle")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().change_view(request, object_id, form_url, _with_acts(self, request, object_id, extra_context))
+
+    @admin.display(description="State", ordering="status")
+    def state(self, agent: Agent) -> SafeString:
+        return labels.label("archived" if agent.archived_at else agent.status)
+
+    @admin.display(description="Look at")
+    def looks(self, agent: Agent) -> SafeString:
+        query = f"agent={agent.handle}&space={agent.space.slug}"
+        return format_html(
+            '<span class="am-acts">{} {}</span>',
+            links.anchor(links.listing("agentmemory", "memory", query), "Memories"),
+            links.anchor(links.listing("agentmemory", "session", query), "Sessions"),
+        )
+
+    @admin.display(description="Made", ordering="created_at")
+    def made(self, agent: Agent) -> SafeString:
+        return figures.when(agent.created_at)
+
+
+def _with_acts(
+    model_admin: ActingAdmin[Any], request: HttpRequest, object_id: str, context: dict[str, Any] | None
+) -> dict[str, Any]:
+    row = model_admin.get_object(request, object_id)
+    return {**(context or {}), "acts": model_admin.act_links(row, request) if row else []}

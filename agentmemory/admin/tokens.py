@@ -1,0 +1,147 @@
+"""Tokens: made through the service, shown once, never read again. What is stored is a digest, and no page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.console import figures, labels
+from agentmemory.errors import Invalid
+from agentmemory.models import Agent, Space, Token
+from agentmemory.services import tokens
+
+
+class IssueForm(forms.Form):
+    """Whom the new token stands for."""
+
+    space = forms.ModelChoiceField(queryset=Space.objects.active(), empty_label=None)
+    agent = forms.CharField(
+        required=False, max_length=100, help_text="The agent's handle. Empty: a token of the whole space."
+    )
+    name = forms.CharField(required=False, max_length=200, help_text="What it is for, to find it again.")
+    expires_at = forms.DateTimeField(
+        required=False, label="Expires", help_text="UTC, as 2027-01-31 12:00; empty: never."
+    )
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or self.cleaned_data
+        handle = (values.get("agent") or "").strip()
+        if handle and values.get("space"):
+            agent = Agent.objects.present().filter(space=values["space"], handle=handle).first()
+            if agent is None:
+                self.add_error("agent", "There is no agent of this handle in the space.")
+            values["agent"] = agent
+        else:
+            values["agent"] = None
+        return values
+
+
+class StateFilter(filters.ChoiceFilter):
+    title = "state"
+    parameter_name = "state"
+    options = (("valid", "Valid"), ("revoked", "Revoked"), ("expired", "Expired"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "revoked":
+            return queryset.filter(revoked_at__isnull=False)
+        if value == "expired":
+            return queryset.filter(expires_at__lte=timezone.now())
+        return queryset.filter(pk__in=Token.objects.valid().values("pk")) if value == "valid" else queryset
+
+
+def _revoke(token: Token, asked: Asked) -> str:
+    tokens.revoke(token_id=token.pk)
+    return f"{token} is worthless from now on."
+
+
+@admin.register(Token)
+class TokenAdmin(ActingAdmin[Token]):
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="revoke",
+            label="Revoke",
+            explains="Makes the token worthless from now on.",
+            run=_revoke,
+            final="It cannot be taken back: its holder needs a new token.",
+            bulk=True,
+            danger=True,
+            offered=lambda token: token.revoked_at is None,
+        ),
+    )
+    list_display = ("prefix", "name", "acts_as", "space", "state", "last_used", "expires", "row_acts")
+    list_select_related = ("space", "agent")
+    search_fields = ("prefix", "name")
+    list_filter = (StateFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
+    fields = ("prefix", "name", "acts_as", "space", "state", "last_used", "expires", "made")
+    readonly_fields = fields
+    change_form_outer_before_template = "console/acts_before.html"
+
+    def has_change_permission(self, request: HttpRequest, obj: Token | None = None) -> bool:
+        return False
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        acts = self.act_links(row, request) if row else []
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Issue a token. Its plain text is on the answer's page and nowhere else, and no cache keeps that page."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = IssueForm(request.POST if request.method == "POST" else None)
+        context = {**self.admin_site.each_context(request), "title": "Issue a token", "opts": self.opts, "form": form}
+        if request.method == "POST" and form.is_valid():
+            try:
+                issued = tokens.issue(**form.cleaned_data)
+            except Invalid as error:
+                form.add_error(error.field if error.field in form.fields else None, str(error))
+            else:
+                context |= {"issued": issued, "address": request.build_absolute_uri("/").rstrip("/")}
+        response = TemplateResponse(request, "console/token.html", context, status=422 if form.errors else 200)
+        add_never_cache_headers(response)
+        return response
+
+    @admin.display(description="Acts as")
+    def acts_as(self, token: Token) -> str:
+        return token.agent.handle if token.agent else "the whole space"
+
+    @admin.display(description="State")
+    def state(self, token: Token) -> SafeString:
+        if token.revoked_at:
+            return labels.label("revoked")
+        return labels.label("expired" if token.expires_at and token.expires_at <= timezone.now() else "active")
+
+    @admin.display(description="Last used", ordering="last_used_at")
+    def last_used(self, token: Token) -> SafeString:
+        return figures.when(token.last_used_at, never="never")
+
+    @admin.display(description="Expires", ordering="expires_at")
+    def expires(self, token: Token) -> SafeString:
+        return figures.when(token.expires_at, never="never")
+
+    @admin.display(description="Made")
+    def made(self, token: Token) -> SafeString:
+        return figures.when(token.created_at)
+
+    @admin.display(description="Actions")
+    def row_acts(self, token: Token) -> SafeString | str:
+        return self.row_links(token, "revoke")

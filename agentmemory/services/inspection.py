@@ -1,0 +1,162 @@
+"""What operators see of memories and conversations. Reading here counts no access (M6) and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models.functions import TruncDate
+from django.utils import timezone
+
+from agentmemory.models import Memory, MemoryEvent, MemorySource, Message, Session
+
+VERSIONS_SHOWN = 50
+SOURCES_SHOWN = 50
+# How many of the newest rows are looked through for what stands out.
+SEARCHED = 2_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quotation:
+    """A source in its conversation: its message, the visible ones beside it, and the words it was taken from."""
+
+    source: MemorySource
+    before: Message | None
+    message: Message | None
+    after: Message | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """One version of a memory: who wrote it, when and why, and the text before it."""
+
+    event: Any
+    author: str
+    reason: str
+    at: datetime
+    content: str
+    previous: str | None
+    changes: tuple[str, ...]
+
+
+def quotations(memory: Memory) -> list[Quotation]:
+    """The sources of a memory with one visible message before and after each, in two statements."""
+    visible = Message.objects.filter(session=OuterRef("session")).exclude(text="").values("pk")
+    sources = list(
+        MemorySource.objects.filter(memory=memory)
+        .select_related("session", "message")
+        .annotate(
+            before_id=Subquery(visible.filter(seq__lt=OuterRef("seq")).order_by("-seq")[:1]),
+            after_id=Subquery(visible.filter(seq__gt=OuterRef("seq")).order_by("seq")[:1]),
+        )
+        .order_by("session_name", "seq")[:SOURCES_SHOWN]
+    )
+    beside = Message.objects.in_bulk([pk for row in sources for pk in (row.before_id, row.after_id) if pk])
+    return [
+        Quotation(
+            source=source,
+            before=beside.get(source.before_id),
+            message=source.message,
+            after=beside.get(source.after_id),
+        )
+        for source in sources
+    ]
+
+
+_COMPARED = {
+    "tags": "tags",
+    "context": "context",
+    "importance": "importance",
+    "pinned": "pinned",
+    "expires_at": "expiry",
+    "owner_id": "owner",
+    "deleted_at": "deletion",
+    "withdrawn_at": "withdrawal",
+}
+
+
+def history(memory: Memory) -> list[Version]:
+    """The newest versions of a memory, newest first."""
+    events = list(MemoryEvent.objects.filter(pgh_obj_id=memory.pk).order_by("-pgh_id")[: VERSIONS_SHOWN + 1])
+    pairs = zip(events, [*events[1:], None], strict=True)
+    return [_version(event, before) for event, before in pairs][:VERSIONS_SHOWN]
+
+
+def _version(event: Any, before: Any | None) -> Version:
+    context = event.pgh_context or {}
+    changes = [name for field, name in _COMPARED.items() if before and getattr(event, field) != getattr(before, field)]
+    return Version(
+        event=event,
+        author=str(context.get("author") or "unknown"),
+        reason=str(context.get("reason") or ""),
+        at=event.pgh_created_at,
+        content=event.content,
+        previous=before.content if before else None,
+        changes=tuple(changes),
+    )
+
+
+def the_other_one(memory: Memory) -> Memory | None:
+    """The curated or distilled memory of the same key and owner."""
+    return (
+        Memory.objects.kept()
+        .filter(space=memory.space_id, owner=memory.owner_id, key=memory.key)
+        .exclude(origin=memory.origin)
+        .first()
+    )
+
+
+def conversation(session: Session, *, first: int, count: int) -> list[Message]:
+    """A piece of a transcript: `count` messages from the number `first` on."""
+    return list(Message.objects.filter(session=session, seq__gte=first).order_by("seq")[:count])
+
+
+def memories_from(session: Session, *, first: int, last: int) -> dict[int, list[Memory]]:
+    """Which memories rest on the messages of a piece, by their number."""
+    sources = MemorySource.objects.filter(session=session, seq__range=(first, last), memory__deleted_at__isnull=True)
+    found: dict[int, list[Memory]] = {}
+    for source in sources.select_related("memory").order_by("seq", "pk")[:500]:
+        found.setdefault(source.seq, []).append(source.memory)
+    return found
+
+
+def written_per_day(days: int = 30) -> dict[tuple[date, str], int]:
+    """How many memories of each origin were first written, by UTC day."""
+    today = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    rows = (
+        Memory.objects.filter(created_at__gte=today - timedelta(days=days - 1))
+        .order_by()
+        .annotate(day=TruncDate("created_at", tzinfo=UTC))
+        .values_list("day", "origin")
+        .annotate(n=Count("pk"))
+    )
+    return {(day, origin): n for day, origin, n in rows}
+
+
+def disagreements(count: int = 5) -> list[Memory]:
+    """Distilled memories beside a curated one of the same key and owner that says something else, newest first."""
+    curated = Memory.objects.live().filter(
+        space=OuterRef("space"), owner__isnull=False, owner=OuterRef("owner"), key=OuterRef("key"), origin="curated"
+    )
+    newest = Memory.objects.live().filter(origin="distilled").order_by("-updated_at")[:SEARCHED]
+    return list(
+        Memory.objects.filter(pk__in=newest.values("pk"))
+        .filter(Exists(curated.exclude(content=OuterRef("content"))))
+        .order_by("-updated_at")[:count]
+    )
+
+
+def unverified(count: int = 5) -> list[MemorySource]:
+    """Sources whose quotation was not found in its message, newest first."""
+    rows = MemorySource.objects.filter(
+        verified=False, gone_at__isnull=True, memory__deleted_at__isnull=True, memory__withdrawn_at__isnull=True
+    ).exclude(quote="")
+    newest = MemorySource.objects.order_by("-pk").values("pk")[:SEARCHED]
+    return list(rows.filter(pk__in=newest).select_related("memory").order_by("-pk")[:count])
+
+
+def latest(count: int = 5) -> list[Any]:
+    """The newest versions of memories."""
+    return list(MemoryEvent.objects.order_by("-pgh_id")[:count])

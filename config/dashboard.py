@@ -1,0 +1,222 @@
+"""The start page: what waits, what fails, what needs a person."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, timedelta
+from typing import Any
+
+from django.core.cache import cache
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from agentmemory.console import figures, links, permissions
+from agentmemory.services import inspection
+from distillation.models import DistillationPass
+from distillation.services import overview, states
+from sessions_exec.services import heartbeats
+
+DAYS = 30
+# Charts read a month; they may be this many seconds behind.
+CHARTS_KEPT = 60
+COLOURS = {
+    "curated": "#15803d",
+    "distilled": "#7c3aed",
+    "applied": "#15803d",
+    "empty": "#9ca3af",
+    "failed": "#dc2626",
+    "running": "#2563eb",
+}
+
+
+def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
+    """What the start page shows this operator, by what they may see."""
+    context |= {"title": "Start"}
+    if not request.user.has_perm("distillation.view_cursor"):
+        return context
+    standing = overview.standing()
+    context |= {
+        "overview": True,
+        "silent": not heartbeats.alive(),
+        "figures": _figures(standing),
+        "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
+        "needs": _needs(standing),
+        "latest": _latest(request),
+    }
+    return context
+
+
+def _figures(standing: overview.Standing) -> list[dict[str, Any]]:
+    waiting = links.listing("distillation", "cursor", "waiting=behind")
+    stuck = standing.backing_off + standing.blocked
+    return [
+        _oldest(standing, waiting),
+        {
+            "id": "stuck",
+            "title": "Backing off and blocked",
+            "value": figures.number(stuck),
+            "line": f"{standing.backing_off} backing off, {standing.blocked} blocked or skipped",
+            "url": links.listing(
+                "distillation", "cursor", "waiting=backing_off" if standing.backing_off else "waiting=blocked"
+            ),
+            "tone": "amber" if stuck else "",
+        },
+        {
+            "id": "failed",
+            "title": "Passes failed today",
+            "value": figures.number(standing.failed_today),
+            "line": f"of {figures.number(standing.passes_today)} today · {standing.quarantined} messages in quarantine",
+            "url": links.listing("distillation", "distillationpass", "outcome__exact=failed"),
+            "tone": "red" if standing.failed_today else "",
+        },
+        {
+            "id": "tokens",
+            "title": "Tokens today",
+            "value": figures.number(standing.tokens_today),
+            "line": "" if standing.budget else "no daily budget is set",
+            "bar": figures.bar(
+                standing.tokens_today,
+                standing.budget,
+                text=f"of {figures.number(standing.budget)}",
+                tone="red" if standing.tokens_today >= standing.budget else "blue",
+            )
+            if standing.budget
+            else "",
+            "url": links.listing("distillation", "distillationpass"),
+            "tone": "",
+        },
+    ]
+
+
+def _oldest(standing: overview.Standing, url: str) -> dict[str, Any]:
+    cursor = standing.oldest
+    shown: dict[str, Any] = {"id": "oldest", "title": "Oldest turn that waits", "url": url, "tone": ""}
+    if cursor is None or cursor.due_since is None:
+        return shown | {"value": "none", "line": "everything is distilled to its last finished turn"}
+    now = timezone.now()
+    state = states.describe(cursor, now)
+    return shown | {
+        "value": figures.duration(now - cursor.due_since),
+        "line": f"{cursor.agent.handle} · {cursor.session.name}: {state.name.replace('_', ' ')}, {state.line}",
+        "url": links.change("distillation", "cursor", cursor.pk),
+        "tone": {"backing_off": "amber", "blocked": "red"}.get(state.name, "blue"),
+    }
+
+
+def _charts() -> list[dict[str, Any]]:
+    return [
+        _chart("memories", "Memories by origin", inspection.written_per_day(DAYS), ("curated", "distilled")),
+        _chart("passes", "Passes by outcome", overview.passes_per_day(DAYS), ("applied", "empty", "failed")),
+    ]
+
+
+def _chart(name: str, title: str, counts: Mapping[tuple[date, str], int], kinds: Sequence[str]) -> dict[str, Any]:
+    """A stacked chart of the last days, and its table: the newest day first, days without anything left out."""
+    today = timezone.now().astimezone(UTC).date()
+    days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
+    data = {
+        "labels": [f"{day:%d.%m.}" for day in days],
+        "datasets": [
+            {
+                "label": kind,
+                "data": [counts.get((day, kind), 0) for day in days],
+                "backgroundColor": COLOURS[kind],
+                "maxBarThickness": 14,
+                "stack": name,
+            }
+            for kind in kinds
+        ],
+    }
+    rows = [(day, [counts.get((day, kind), 0) for kind in kinds]) for day in reversed(days)]
+    return {
+        "id": name,
+        "title": title,
+        "kinds": kinds,
+        "data": json.dumps(data),
+        "options": json.dumps(_OPTIONS),
+        "rows": [row for row in rows if any(row[1])],
+    }
+
+
+_OPTIONS = {
+    "animation": False,
+    "responsive": True,
+    "maintainAspectRatio": False,
+    "plugins": {"legend": {"display": True, "position": "bottom", "labels": {"boxWidth": 10, "boxHeight": 10}}},
+    "scales": {
+        "x": {"stacked": True, "grid": {"display": False}, "ticks": {"maxTicksLimit": 8, "color": "#9ca3af"}},
+        "y": {"stacked": True, "beginAtZero": True, "ticks": {"precision": 0, "color": "#9ca3af"}},
+    },
+}
+
+
+def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
+    """Things that only a person can settle, five at most."""
+    found = [
+        {
+            "state": "paused",
+            "text": f"Provider {provider.name}: {provider.paused_reason[:120]}",
+            "url": links.change("agentmemory", "provider", provider.pk),
+            "at": provider.paused_until,
+        }
+        for provider in standing.paused
+    ]
+    found += [
+        {
+            "state": "quarantined",
+            "text": f"{row.cursor.session.name}: message {row.seq} failed alone {row.failures} times",
+            "url": links.change("distillation", "quarantine", row.pk),
+            "at": row.created_at,
+        }
+        for row in overview.held()
+    ]
+    found += [
+        {
+            "state": "distilled",
+            "text": f"{memory.key}: the curated and the distilled memory disagree",
+            "url": links.memory(memory.pk) + "#other",
+            "at": memory.updated_at,
+        }
+        for memory in inspection.disagreements()
+    ]
+    found += [
+        {
+            "state": "not found in its message",
+            "text": f"{source.memory.key}: a quotation from {source.session_name}",
+            "url": links.memory(source.memory_id) + "#sources",
+            "at": source.created_at,
+        }
+        for source in inspection.unverified()
+    ]
+    return found[:5]
+
+
+def _latest(request: HttpRequest) -> list[dict[str, Any]]:
+    """The newest versions of memories and the newest passes, together, five at most."""
+    private = permissions.reads_private(request)
+    found: list[dict[str, Any]] = [_passed(row) for row in overview.latest()]
+    if request.user.has_perm("agentmemory.view_memory"):
+        found += [_wrote(event) for event in inspection.latest() if private or event.owner_id is None]
+    return sorted(found, key=lambda entry: entry["at"], reverse=True)[:5]
+
+
+def _passed(row: DistillationPass) -> dict[str, Any]:
+    written = f"{len(row.written)} memories" if row.outcome == DistillationPass.Outcome.APPLIED else row.failure
+    return {
+        "state": row.outcome,
+        "text": f"pass {row.pk} over {row.session_name} of {row.agent.handle}" + (f": {written}" if written else ""),
+        "url": links.a_pass(row.pk),
+        "at": row.started_at,
+    }
+
+
+def _wrote(event: Any) -> dict[str, Any]:
+    author = (event.pgh_context or {}).get("author") or "somebody"
+    return {
+        "state": event.origin,
+        "text": f"{event.key}: version {event.version} by {author}",
+        "url": reverse("admin:agentmemory_memory_change", args=[event.pgh_obj_id]),
+        "at": event.pgh_created_at,
+    }

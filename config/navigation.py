@@ -1,0 +1,127 @@
+"""The sidebar and the tabs: what the signed-in operator may see, with the counts that matter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from distillation.services import overview
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """One link. `needs` is the permission that shows it."""
+
+    title: str
+    icon: str
+    route: str
+    needs: str
+    badge: str = ""
+    tone: str = "info"
+
+
+GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
+    (
+        "Memory",
+        (Item(title="Memories", icon="neurology", route="agentmemory_memory", needs="agentmemory.view_memory"),),
+    ),
+    (
+        "Distillation",
+        (
+            Item(
+                title="Waiting",
+                icon="hourglass_top",
+                route="distillation_cursor",
+                needs="distillation.view_cursor",
+                badge="waiting",
+            ),
+            Item(
+                title="Passes",
+                icon="filter_alt",
+                route="distillation_distillationpass",
+                needs="distillation.view_distillationpass",
+            ),
+            Item(
+                title="Quarantine",
+                icon="block",
+                route="distillation_quarantine",
+                needs="distillation.view_quarantine",
+                badge="quarantined",
+                tone="danger",
+            ),
+        ),
+    ),
+    (
+        "Sessions",
+        (Item(title="Sessions", icon="forum", route="agentmemory_session", needs="agentmemory.view_session"),),
+    ),
+    (
+        "Set-up",
+        (
+            Item(title="Spaces", icon="folder_open", route="agentmemory_space", needs="agentmemory.view_space"),
+            Item(title="Agents", icon="smart_toy", route="agentmemory_agent", needs="agentmemory.view_agent"),
+            Item(title="Tokens", icon="key", route="agentmemory_token", needs="agentmemory.view_token"),
+            Item(title="Providers", icon="cloud", route="agentmemory_provider", needs="agentmemory.view_provider"),
+        ),
+    ),
+    (
+        "System",
+        (
+            Item(
+                title="Task cluster",
+                icon="memory",
+                route="sessions_exec_heartbeat",
+                needs="sessions_exec.view_heartbeat",
+            ),
+            Item(title="Users", icon="person", route="auth_user", needs="auth.view_user"),
+            Item(title="Groups", icon="group", route="auth_group", needs="auth.view_group"),
+        ),
+    ),
+)
+
+
+def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
+    """Groups in the console's order; those without a visible item are left out."""
+    start = {"title": "Start", "icon": "dashboard", "link": reverse("admin:index")}
+    groups = [{"title": "Overview", "items": [start]}]
+    counts = overview.badges() if request.user.has_perm("distillation.view_cursor") else {}
+    for title, items in GROUPS:
+        visible = [_shown(request, item, counts) for item in items if request.user.has_perm(item.needs)]
+        if visible:
+            groups.append({"title": title, "items": visible})
+    return groups
+
+
+def _shown(request: HttpRequest, item: Item, counts: dict[str, int]) -> dict[str, Any]:
+    link = reverse(f"admin:{item.route}_changelist")
+    count = counts.get(item.badge, 0)
+    badge = {"badge": _count(count), "badge_variant": item.tone} if count else {}
+    return {"title": item.title, "icon": item.icon, "link": link, "active": request.path.startswith(link), **badge}
+
+
+def _count(count: int) -> str:
+    return f"{overview.MOST}+" if count > overview.MOST else str(count)
+
+
+def tabs(request: HttpRequest) -> list[dict[str, Any]]:
+    """Memories, by where they come from and whether they stand."""
+    link = reverse("admin:agentmemory_memory_changelist")
+    choices: tuple[tuple[str, dict[str, str]], ...] = (
+        ("All", {}),
+        ("Curated", {"origin__exact": "curated"}),
+        ("Distilled", {"origin__exact": "distilled"}),
+        ("Withdrawn", {"standing": "withdrawn"}),
+    )
+    now = {name: request.GET[name] for name in ("origin__exact", "standing") if request.GET.get(name)}
+    items = [
+        {
+            "title": title,
+            "link": link + ("?" + "&".join(f"{name}={value}" for name, value in query.items()) if query else ""),
+            "active": now == query,
+        }
+        for title, query in choices
+    ]
+    return [{"models": ["agentmemory.memory"], "items": items}]

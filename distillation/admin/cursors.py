@@ -1,0 +1,216 @@
+"""Waiting: how far each session has been distilled, and why the rest waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
+from django.db.models import F, Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters, sessions
+from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
+from agentmemory.console import figures, labels, links
+from agentmemory.models import Session
+from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.services import operations, states
+
+PASSES_SHOWN = 200
+
+
+class WaitingFilter(filters.ChoiceFilter):
+    """By the columns that make a state: the state itself depends on the moment and on providers."""
+
+    title = "waiting"
+    parameter_name = "waiting"
+    options = (
+        ("behind", "Behind"),
+        ("backing_off", "Backing off"),
+        ("blocked", "Blocked or skipped"),
+        ("running", "Running"),
+        ("idle", "Idle"),
+    )
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        behind = Q(position__lt=F("watermark"))
+        if value == "behind":
+            return queryset.filter(behind)
+        if value == "backing_off":
+            return queryset.filter(behind, next_attempt_at__gt=timezone.now())
+        if value == "blocked":
+            return queryset.filter(behind).exclude(waits_for="")
+        if value == "running":
+            return queryset.filter(expires_at__gt=timezone.now())
+        return queryset.exclude(behind) if value == "idle" else queryset
+
+
+class _StatedList(ConsoleList):
+    """The states of a page's rows are found together, not one by one."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        for cursor, state in zip(rows, states.describe_many(rows, timezone.now()), strict=True):
+            cursor.state = state
+        self.result_list = rows
+
+
+def _run_now(cursor: Cursor, asked: Asked) -> str:
+    operations.run_now(cursor_id=cursor.pk, operator=asked.operator, reason=asked.reason)
+    return f"A pass over {cursor.session.name} is due now."
+
+
+def _clear_backoff(cursor: Cursor, asked: Asked) -> str:
+    operations.clear_backoff(cursor_id=cursor.pk, operator=asked.operator, reason=asked.reason)
+    return f"{cursor.session.name} no longer waits for its next attempt."
+
+
+@admin.register(Cursor)
+class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="run-now",
+            label="Run now",
+            explains="Asks for a pass at once, whatever the cadence says. It calls the model once for each window.",
+            run=_run_now,
+            bulk=True,
+        ),
+        Act(
+            name="clear-backoff",
+            label="Clear backoff",
+            explains="Forgets the failures and the wait after them: the next tick tries again.",
+            run=_clear_backoff,
+            bulk=True,
+            offered=lambda cursor: cursor.failures > 0 or cursor.next_attempt_at is not None,
+        ),
+    )
+    list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
+    list_select_related = ("session", "agent", "agent__space", "agent__provider", "space")
+    search_fields = ("session__name", "agent__handle")
+    ordering = ("due_since", "id")
+    list_filter = (WaitingFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _StatedList
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Cursor]:
+        return super().get_queryset(request).select_related(*self.list_select_related)
+
+    @admin.display(description="Session", ordering="session__name")
+    def whose(self, cursor: Cursor) -> SafeString:
+        return format_html(
+            '<span class="am-key">{}</span><span class="am-first">{} · {}</span>',
+            cursor.session.name,
+            cursor.agent.handle,
+            cursor.space.slug,
+        )
+
+    @admin.display(description="State")
+    def stated(self, cursor: Any) -> SafeString:
+        return labels.with_line(cursor.state.name.replace("_", " "), cursor.state.line)
+
+    @admin.display(description="Distilled", ordering="position")
+    def lag(self, cursor: Cursor) -> SafeString:
+        return _lag_bar(cursor)
+
+    @admin.display(description="Failures", ordering="failures")
+    def failed(self, cursor: Cursor) -> str:
+        return figures.number(cursor.failures) if cursor.failures else figures.NONE
+
+    @admin.display(description="Next attempt", ordering="next_attempt_at")
+    def next_attempt(self, cursor: Cursor) -> SafeString:
+        return figures.when(cursor.next_attempt_at)
+
+    @admin.display(description="Last success", ordering="last_success_at")
+    def last_success(self, cursor: Cursor) -> SafeString:
+        return figures.when(cursor.last_success_at, never="never")
+
+    @admin.display(description="Actions")
+    def row_acts(self, cursor: Cursor) -> SafeString | str:
+        return self.row_links(cursor, "run-now", "clear-backoff")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """One cursor: its state, a strip of its session with the passes, and what can be done."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        cursor = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdigit() else None
+        if cursor is None:
+            raise Http404
+        passes = list(DistillationPass.objects.filter(cursor=cursor).defer("answer").order_by("-id")[:PASSES_SHOWN])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": cursor.session.name,
+            "opts": self.opts,
+            "original": links.Named(cursor, cursor.session.name),
+            "cursor": cursor,
+            "state": states.describe(cursor, timezone.now()),
+            "bar": _lag_bar(cursor),
+            "acts": self.act_links(cursor, request),
+            "passes": passes,
+            "strip": strip(cursor, passes, list(Quarantine.objects.filter(cursor=cursor, state="held")[:PASSES_SHOWN])),
+        }
+        return TemplateResponse(request, "console/cursor.html", context)
+
+
+def strip(cursor: Cursor, passes: list[DistillationPass], quarantines: list[Quarantine]) -> list[dict[str, Any]]:
+    """The session from its first message to the watermark as segments, each with its share and its tone."""
+    whole = max(cursor.watermark, 1)
+    found = [
+        {
+            "tone": {"applied": "green", "empty": "grey", "failed": "red", "running": "blue"}[row.outcome],
+            "share": 100 * max(row.end - row.start, 0) / whole,
+            "title": f"messages {row.start + 1} to {row.end}: {row.outcome}",
+            "url": links.a_pass(row.pk),
+        }
+        # A failed attempt moved nothing: it is in the list below, and its stretch is drawn by the pass that did.
+        for row in sorted(passes, key=lambda row: row.pk)
+        if row.outcome in ("applied", "empty")
+    ]
+    found += [
+        {"tone": "red", "share": 100 / whole, "title": f"message {row.seq}: quarantined", "url": ""}
+        for row in quarantines
+    ]
+    if cursor.lag:
+        title = f"messages {cursor.position + 1} to {cursor.watermark}: not yet"
+        found.append({"tone": "", "share": 100 * cursor.lag / whole, "title": title, "url": ""})
+    return found
+
+
+def _lag_bar(cursor: Cursor) -> SafeString:
+    text = f"{figures.number(cursor.position)} of {figures.number(cursor.watermark)}"
+    return figures.bar(cursor.position, cursor.watermark, text=text, tone="blue" if cursor.lag else "green")
+
+
+def _panel(request: HttpRequest, session: Session) -> sessions.Panel | None:
+    """What a session's page says of its distillation, and the line in its conversation."""
+    if not request.user.has_perm("distillation.view_cursor"):
+        return None
+    known = Cursor.objects.select_related("session", "agent", "agent__space", "agent__provider", "space")
+    cursor = known.filter(session=session).first()
+    if cursor is None:
+        return None
+    state = states.describe(cursor, timezone.now())
+    html = format_html(
+        '<div class="am-head" id="distillation">{} <span class="am-line">{}</span> {}</div>{}',
+        labels.label(state.name.replace("_", " ")),
+        state.line,
+        links.anchor(links.change("distillation", "cursor", cursor.pk), "Distillation of this session"),
+        _lag_bar(cursor),
+    )
+    return sessions.Panel(html=html, lines={cursor.position: "distilled to here"} if cursor.position else {})
+
+
+sessions.panels.append(_panel)

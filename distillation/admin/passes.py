@@ -1,0 +1,149 @@
+"""Passes: what was shown, what came back, what became of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.base import ReadOnlyAdmin
+from agentmemory.console import figures, labels, links, permissions
+from distillation.models import DistillationPass
+from distillation.services import replay
+
+CHARS_OF_AN_ANSWER = 60_000
+
+
+@admin.register(DistillationPass)
+class PassAdmin(ReadOnlyAdmin[DistillationPass]):
+    list_display = ("number", "ended", "whose", "window", "became", "by", "tokens", "cost_shown", "took", "started")
+    list_select_related = ("space", "agent")
+    search_fields = ("session_name",)
+    search_help_text = "The name of a session"
+    ordering = ("-id",)
+    list_filter = (
+        ("outcome", admin.ChoicesFieldListFilter),
+        filters.word("space", "space__slug"),
+        filters.word("agent", "agent__handle"),
+        filters.word("provider", "provider_name"),
+        filters.word("failure", "failure"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[DistillationPass]:
+        # An answer can be long, and no list shows it.
+        return super().get_queryset(request).defer("answer")
+
+    @admin.display(description="Pass", ordering="id")
+    def number(self, row: DistillationPass) -> str:
+        return f"{row.pk}"
+
+    @admin.display(description="Outcome", ordering="outcome")
+    def ended(self, row: DistillationPass) -> SafeString:
+        first = row.error.split("\n", 1)[0][:120] if row.outcome == DistillationPass.Outcome.FAILED else ""
+        return labels.with_line(row.outcome, first or row.failure)
+
+    @admin.display(description="Session", ordering="session_name")
+    def whose(self, row: DistillationPass) -> SafeString:
+        return format_html(
+            '<span class="am-key">{}</span><span class="am-first">{}</span>', row.session_name, row.agent
+        )
+
+    @admin.display(description="Messages")
+    def window(self, row: DistillationPass) -> str:
+        return f"{row.start + 1} to {row.end}" if row.end > row.start else "none"
+
+    @admin.display(description="Written / refused")
+    def became(self, row: DistillationPass) -> str:
+        return f"{len(row.written)} / {len(row.refused)}"
+
+    @admin.display(description="By")
+    def by(self, row: DistillationPass) -> SafeString:
+        return format_html('{}<span class="am-first">{}</span>', row.provider_name or figures.NONE, row.model)
+
+    @admin.display(description="Tokens in / out")
+    def tokens(self, row: DistillationPass) -> str:
+        return f"{figures.number(row.input_tokens)} / {figures.number(row.output_tokens)}"
+
+    @admin.display(description="Cost", ordering="cost")
+    def cost_shown(self, row: DistillationPass) -> str:
+        return figures.money(row.cost)
+
+    @admin.display(description="Took")
+    def took(self, row: DistillationPass) -> str:
+        return figures.duration(row.seconds) if row.seconds is not None else figures.NONE
+
+    @admin.display(description="Started", ordering="started_at")
+    def started(self, row: DistillationPass) -> SafeString:
+        return figures.when(row.started_at)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """One pass: the outcome first, then its window, its answer and what became of it."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        rows = DistillationPass.objects.select_related("space", "agent", "agent__space", "session", "cursor")
+        row = rows.filter(pk=object_id).first() if object_id.isdigit() else None
+        if row is None:
+            raise Http404
+        readable = permissions.reads_private(request)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Pass {row.pk}",
+            "opts": self.opts,
+            "original": row,
+            "row": row,
+            "readable": readable,
+            "hidden": permissions.HIDDEN,
+            "cursor_url": links.change("distillation", "cursor", row.cursor_id) if row.cursor_id else "",
+            "session_url": links.message(row.session_id, row.start + 1) if row.session_id else "",
+            **(_content(row) if readable else {}),
+        }
+        return TemplateResponse(request, "console/pass.html", context)
+
+
+def _content(row: DistillationPass) -> dict[str, Any]:
+    window = replay.window_of(row)
+    return {
+        "shown": window.shown if window else (),
+        "prompt": replay.prompt_of(row),
+        "pretty": _pretty(row.answer),
+        "raw": row.answer[:CHARS_OF_AN_ANSWER],
+        "cut": max(0, len(row.answer) - CHARS_OF_AN_ANSWER),
+        "written": [_entry(item) for item in row.written],
+        "refused": [_entry(item) for item in row.refused],
+    }
+
+
+def _entry(item: Any) -> dict[str, Any]:
+    """One candidate as its row keeps it, with a link to the memory it became."""
+    known = item if isinstance(item, dict) else {"content": str(item)}
+    memory = known.get("memory") or known.get("id")
+    action = known.get("action") or known.get("outcome") or ""
+    return {
+        "key": known.get("key") or "",
+        "content": known.get("content") or "",
+        "reason": known.get("reason") or "",
+        "action": action,
+        "version": known.get("version"),
+        "url": links.memory(memory) if memory else "",
+    }
+
+
+def _pretty(answer: str) -> str:
+    """The answer's object with its indentation; nothing where it is no JSON."""
+    if len(answer) > CHARS_OF_AN_ANSWER:
+        return ""
+    at, end = answer.find("{"), answer.rfind("}")
+    try:
+        return json.dumps(json.loads(answer[at : end + 1]), ensure_ascii=False, indent=2) if 0 <= at < end else ""
+    except (ValueError, RecursionError):
+        return ""

@@ -1,0 +1,56 @@
+"""Quarantine: messages that failed alone, again and again, and were left out so that the rest goes on (D20)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin
+from agentmemory.admin.base import ReadOnlyAdmin
+from agentmemory.console import figures, labels, links
+from distillation.models import Quarantine
+
+
+@admin.register(Quarantine)
+class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
+    acts: ClassVar[Sequence[Act]] = ()
+    list_display = ("message", "stated", "whose", "failures", "decided", "since")
+    list_select_related = ("cursor__session", "agent")
+    search_fields = ("uid", "cursor__session__name")
+    list_filter = (("state", admin.ChoicesFieldListFilter), filters.word("agent", "agent__handle"))
+    fields = ("message", "stated", "whose", "failures", "error", "decided", "since", "conversation")
+    readonly_fields = fields
+
+    @admin.display(description="Message", ordering="seq")
+    def message(self, row: Quarantine) -> str:
+        return f"{row.cursor.session.name} · message {row.seq}"
+
+    @admin.display(description="State", ordering="state")
+    def stated(self, row: Quarantine) -> SafeString:
+        line = f"message {row.seq} failed alone {row.failures} times" if row.state == Quarantine.State.HELD else ""
+        state = "quarantined" if row.state == Quarantine.State.HELD else row.state
+        return labels.with_line(state, line)
+
+    @admin.display(description="Agent", ordering="agent__handle")
+    def whose(self, row: Quarantine) -> str:
+        return row.agent.handle
+
+    @admin.display(description="Decided")
+    def decided(self, row: Quarantine) -> str:
+        return f"{row.decided_by}: {row.decided_reason}" if row.decided_by else figures.NONE
+
+    @admin.display(description="Since", ordering="created_at")
+    def since(self, row: Quarantine) -> SafeString:
+        return figures.when(row.created_at)
+
+    @admin.display(description="In its conversation")
+    def conversation(self, row: Quarantine) -> SafeString:
+        return links.anchor(links.message(row.cursor.session_id, row.seq), f"message {row.seq}")
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.has_perm("distillation.view_quarantine"))

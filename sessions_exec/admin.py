@@ -1,0 +1,57 @@
+"""The task cluster: who is alive, what runs, what was done when."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from agentmemory.admin.base import ReadOnlyAdmin
+from agentmemory.console import figures, labels
+from sessions_exec.models import Heartbeat, TaskRun, Tick
+from sessions_exec.services import heartbeats
+
+RUNS_SHOWN = 100
+
+
+@admin.register(Heartbeat)
+class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
+    """One page of the whole: clusters as the list, tasks in hand and regular work under it."""
+
+    list_display = ("worker", "state", "processes", "since", "restarts", "last_restart")
+    list_after_template = "console/cluster.html"
+    list_before_template = "console/cluster_before.html"
+    fields = ("worker", "state", "host", "pid", "processes", "since", "restarts", "last_restart")
+    readonly_fields = fields
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        context = {
+            "title": "Task cluster",
+            "silent": not heartbeats.alive(),
+            "runs": list(TaskRun.objects.order_by("started_at")[:RUNS_SHOWN]),
+            "ticks": list(Tick.objects.order_by("name")[:RUNS_SHOWN]),
+        }
+        return super().changelist_view(request, {**context, **(extra_context or {})})
+
+    @admin.display(description="State", ordering="beat_at")
+    def state(self, heartbeat: Heartbeat) -> SafeString:
+        alive = heartbeat.beat_at > timezone.now() - timedelta(seconds=heartbeats.DEAD_AFTER)
+        return labels.with_line("alive" if alive else "silent", _beat(heartbeat))
+
+    @admin.display(description="Running since", ordering="started_at")
+    def since(self, heartbeat: Heartbeat) -> SafeString:
+        return figures.when(heartbeat.started_at)
+
+    @admin.display(description="Last restart by the watchdog")
+    def last_restart(self, heartbeat: Heartbeat) -> SafeString | str:
+        if heartbeat.last_restart_at is None:
+            return "never"
+        return labels.with_line("recovered", f"{heartbeat.last_restart_reason}")
+
+
+def _beat(heartbeat: Heartbeat) -> str:
+    return f"last beat {figures.duration(timezone.now() - heartbeat.beat_at)} ago"
