@@ -1,0 +1,173 @@
+"""What is wrong with an installation, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from django.conf import settings
+from django.core import checks
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from agentmemory.models import Agent, Provider
+from agentmemory.services import providers
+from config import health, regular
+from distillation.services import resolution
+from sessions_exec import queue
+from sessions_exec.models import Heartbeat
+from sessions_exec.services import heartbeats
+
+OLDEST_SERVER = 150000
+EXTENSIONS = {
+    "vector": "search by meaning; without it search goes by words alone",
+    "pg_trgm": "forgiving typing errors in search",
+}
+MOST_AGENTS = 200
+# Of the watchdog's patience: a backlog may wait that long before it is worth a note.
+BACKLOG = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One line of the report. A note is worth knowing and nothing to repair."""
+
+    level: Literal["ok", "note", "wrong"]
+    about: str
+    line: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Everything that is found, in the order in which it should be set right."""
+    found = list(_settings())
+    try:
+        found += _database()
+        if any(finding.level == "wrong" for finding in found):
+            return found
+        for part in (_extensions, _cluster, _schedules, _providers, _work):
+            found += part()
+    except DatabaseError as error:
+        text = str(error).strip().partition("\n")[0]
+        advice = "Check DATABASE_URL, and whether the server runs."
+        found.append(Finding(level="wrong", about="database", line=f"it does not answer: {text}", advice=advice))
+    return found
+
+
+def _settings() -> Iterator[Finding]:
+    errors = [message for message in checks.run_checks() if message.is_serious()]
+    for error in errors:
+        yield Finding(level="wrong", about="settings", line=error.msg, advice=error.hint or "")
+    if not errors:
+        yield Finding(level="ok", about="settings", line="the system checks find nothing")
+
+
+def _database() -> Iterator[Finding]:
+    connection.ensure_connection()
+    number = connection.pg_version
+    where = "embedded" if settings.AGENTMEMORY_EMBEDDED else "by DATABASE_URL"
+    line = f"PostgreSQL {number // 10000}.{number % 10000}, {where}"
+    if number < OLDEST_SERVER:
+        yield Finding(level="wrong", about="database", line=line, advice="Use PostgreSQL 15 or later.")
+    else:
+        yield Finding(level="ok", about="database", line=line)
+    missing = health.unapplied()
+    if missing:
+        line = f"{len(missing)} are not applied, the first is {missing[0]}"
+        yield Finding(level="wrong", about="migrations", line=line, advice="Run `python manage.py migrate`.")
+    else:
+        yield Finding(level="ok", about="migrations", line="all are applied")
+
+
+def _extensions() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT name, installed_version FROM pg_available_extensions WHERE name = ANY(%s)", [[*EXTENSIONS]]
+        )
+        available: dict[str, str | None] = dict(cursor.fetchall())
+    for name, use in EXTENSIONS.items():
+        if available.get(name):
+            yield Finding(level="ok", about=f"extension {name}", line=f"version {available[name]}")
+            continue
+        advice = f"As a superuser: CREATE EXTENSION {name};" if name in available else "Install it beside the server."
+        yield Finding(level="note", about=f"extension {name}", line=f"not there. It serves {use}.", advice=advice)
+
+
+def _cluster() -> Iterator[Finding]:
+    if not heartbeats.alive():
+        advice = "Start one: `python manage.py worker`, or `up`, which brings its own."
+        yield Finding(level="wrong", about="task cluster", line="none gives a sign of life", advice=advice)
+    for worker in Heartbeat.objects.all()[:20]:
+        silent = (timezone.now() - worker.beat_at).total_seconds()
+        if silent < heartbeats.DEAD_AFTER:
+            line = f"{worker.worker} works with {worker.processes} processes"
+            yield Finding(level="ok", about="task cluster", line=line)
+        if worker.restarts:
+            line = (
+                f"{worker.worker} was started again {worker.restarts} times, last because {worker.last_restart_reason}"
+            )
+            yield Finding(level="note", about="task cluster", line=line)
+    waiting = queue.waiting()
+    if waiting.age > BACKLOG * settings.AGENTMEMORY_WATCHDOG and waiting.count:
+        line = f"{waiting.count} tasks wait, the oldest for {waiting.age:.0f} s"
+        advice = "More workers: AGENTMEMORY_WORKERS, or another `python manage.py worker`."
+        yield Finding(level="note", about="queue", line=line, advice=advice)
+
+
+def _schedules() -> Iterator[Finding]:
+    missing = queue.missing_schedules(regular.schedules())
+    for name in missing:
+        advice = "A running worker makes and repairs them within a minute."
+        yield Finding(level="wrong", about="schedules", line=f"{name} is missing or damaged", advice=advice)
+    for name in queue.unsound_schedules():
+        advice = "Remove it; it was put to rest, since it would stop all others."
+        yield Finding(level="note", about="schedules", line=f"{name} cannot be read", advice=advice)
+    if not missing:
+        yield Finding(level="ok", about="schedules", line="ours are in place")
+
+
+def _providers() -> Iterator[Finding]:
+    used = {
+        (resolved.provider, resolution.unusable(resolved) or resolution.obstacle(resolved)) for resolved in _in_use()
+    }
+    for provider, obstacle in sorted(used, key=lambda pair: pair[0].name):
+        about = f"provider {provider.name}"
+        if obstacle:
+            yield Finding(level="wrong", about=about, line=obstacle, advice=_advice(provider))
+        elif provider.paused_until is not None and provider.paused_until > timezone.now():
+            line = f"paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC: {provider.paused_reason[:200]}"
+            yield Finding(level="wrong", about=about, line=line, advice="Check its key and its quota.")
+        else:
+            what = (
+                "no key is set, so it stands in for a model" if provider.kind == Provider.Kind.OFFLINE else "has a key"
+            )
+            yield Finding(level="ok", about=about, line=what)
+    named = {provider.pk for provider, _ in used}
+    for provider in Provider.objects.enabled().filter(kind=Provider.Kind.ANTHROPIC).exclude(pk__in=named)[:50]:
+        if providers.key(provider) is None:
+            line = f"{provider.key_variable} is not set; nobody uses it now"
+            yield Finding(level="note", about=f"provider {provider.name}", line=line, advice=_advice(provider))
+
+
+def _in_use() -> Iterator[resolution.Resolution]:
+    yield from map(resolution.resolve, Agent.objects.working().select_related("space", "provider")[:MOST_AGENTS])
+    provider = providers.built_in()
+    yield resolution.Resolution(provider=provider, model=provider.default_model, reason="built-in default")
+
+
+def _advice(provider: Provider) -> str:
+    if provider.kind == Provider.Kind.ACP:
+        return "Give the agents that use it another provider, or the space a default model."
+    return f"Set {provider.key_variable} in the environment or in `.env`, and start again."
+
+
+def _work() -> Iterator[Finding]:
+    problem = health.progress() if heartbeats.alive() else None
+    waiting = health.oldest_waiting()
+    if problem:
+        yield Finding(level="wrong", about="distillation", line=problem, advice="See Waiting in /admin/.")
+    elif waiting is not None:
+        yield Finding(level="note", about="distillation", line=health.waiting_line(waiting))
+    else:
+        yield Finding(level="ok", about="distillation", line="every finished turn is distilled")

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from agentmemory.callers import Caller
+from agentmemory.errors import AgentMemoryError
+from agentmemory.services import spaces, transcripts
+from distillation.services import distilling, preview
+
+WIDTH = 30
+
+
+class Command(BaseCommand):
+    help = "Runs the passes that are due, now, in the foreground, until nothing is due."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--space", metavar="S", help="Only this space.")
+        parser.add_argument("--agent", metavar="H", help="Only this agent; needs --space.")
+        parser.add_argument("--session", metavar="ID", help="Only this session; needs --space.")
+        parser.add_argument("--dry-run", action="store_true", help="Say what would be read and cost; call no model.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            within = _within(options["space"], options["agent"], options["session"])
+        except AgentMemoryError as error:
+            raise CommandError(str(error)) from error
+        windows = preview.due(**within)
+        if options["dry_run"]:
+            return self._tell(windows)
+        bar = _Bar(total=sum(window.messages for window in windows))
+        summary = distilling.run_due(**within, on_pass=bar.move)
+        bar.end()
+        return self._sum_up(summary)
+
+    def _tell(self, windows: list[preview.Preview]) -> None:
+        row = "{:32}  {:>13}  {:>8}  {:>10}  {:>9}  {:>10}  {}"
+        self.stdout.write(row.format("session", "window", "messages", "characters", "tokens", "cost, USD", "model"))
+        for each in windows:
+            self.stdout.write(
+                row.format(
+                    each.session.name[:32],
+                    f"{each.start + 1}-{each.end}",
+                    each.messages,
+                    f"{each.characters:,}",
+                    f"{each.input_tokens + each.output_tokens:,}",
+                    "unknown" if each.cost is None else f"{each.cost:.4f}",
+                    f"{each.model} ({each.provider})" + (f", waits: {each.obstacle}" if each.obstacle else ""),
+                )
+            )
+        tokens = sum(each.input_tokens + each.output_tokens for each in windows)
+        characters = sum(each.characters for each in windows)
+        known = [each.cost for each in windows if each.cost is not None]
+        cost = f", {sum(known):.4f} US dollars" if windows and len(known) == len(windows) else ""
+        self.stdout.write(f"{len(windows)} windows, {characters:,} characters, about {tokens:,} tokens{cost}.")
+
+    def _sum_up(self, summary: distilling.Summary) -> None:
+        ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.passes.items())) or "none"
+        self.stdout.write(f"Passes: {ended}. Memories written or found known: {summary.written}.")
+        for result in summary.waiting.values():
+            if result.line:
+                self.stdout.write(f"Waits ({result.state}): {result.line}")
+
+
+class _Bar:
+    """A progress bar on a terminal; elsewhere a line for each pass."""
+
+    def __init__(self, *, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.on_terminal = sys.stderr.isatty()
+
+    def move(self, result: distilling.Result) -> None:
+        if result.row is None:
+            return
+        if result.row.outcome != result.row.Outcome.FAILED:
+            self.done += len(result.row.shown)
+        self.total = max(self.total, self.done)
+        if not self.on_terminal:
+            name, outcome = result.row.session_name, result.row.outcome
+            sys.stderr.write(f"{name} {result.row.start + 1}-{result.row.end}: {outcome}\n")
+            return
+        filled = WIDTH * self.done // self.total if self.total else WIDTH
+        sys.stderr.write(f"\r[{'#' * filled}{'-' * (WIDTH - filled)}] {self.done}/{self.total} messages")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        if self.on_terminal:
+            sys.stderr.write("\n")
+
+
+def _within(slug: str | None, handle: str | None, name: str | None) -> dict[str, Any]:
+    """The space, the agent and the session that were named."""
+    if slug is None:
+        if handle or name:
+            raise CommandError("--agent and --session need --space: their names are unique within a space alone.")
+        return {}
+    space = spaces.get(slug)
+    agent = spaces.get_agent(space, handle) if handle else None
+    session = transcripts.find(caller=Caller(space=space), name=name, agent=agent) if name else None
+    return {"space": space, "agent": agent, "session": session}
