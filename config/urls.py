@@ -6,10 +6,12 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
+from config import views
 from config.api.assembly import api
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
+    path("healthz", views.healthz),
     path("", RedirectView.as_view(pattern_name="admin:index")),
 ]

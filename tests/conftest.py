@@ -7,6 +7,8 @@ import shutil
 
 import pytest
 
+pytest_plugins = ["tests.support.clients"]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     from django.conf import settings

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Swagger
 from ninja.openapi.schema import OpenAPISchema
 
-from agentmemory.api import history, memories, problems
+from agentmemory.api import history, memories, problems, search
 from agentmemory.api.auth import TokenAuth
 from agentmemory.api.fields import rfc3339
 from agentmemory.api.parsing import StrictParser
@@ -84,8 +84,8 @@ def build() -> MemoryAPI:
     built.add_exception_handler(LeaseHeld, _lease_held)
     built.add_exception_handler(LeaseLost, _lease_lost)
     built.add_exception_handler(BackingOff, _backing_off)
-    for router in (memories.router, history.router, sessions.router, messages.router, distillation.router):
-        built.add_router("", router)
+    for module in (memories, search, history, sessions, messages, distillation):
+        built.add_router("", module.router)
     return built
 
 
