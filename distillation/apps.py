@@ -8,5 +8,5 @@ class DistillationConfig(AppConfig):
     verbose_name = "Distillation"
 
     def ready(self) -> None:
-        # Connects the signal's receiver: from here on every finished turn moves a watermark.
-        from distillation.services import watermarks  # noqa: F401
+        # Connects the receivers: from here on every finished turn moves a watermark, and what is taken back is settled.
+        from distillation.services import reconciliation, watermarks  # noqa: F401

@@ -37,6 +37,9 @@ class Cursor(Lease):
         blank=True,
         help_text="Messages of the next window while it is halved; empty: the full budget.",
     )
+    retry_seq = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="A message released from quarantine, to be tried again alone."
+    )
     next_attempt_at = models.DateTimeField(null=True, blank=True)
     last_error = models.TextField(blank=True, default="")
     last_success_at = models.DateTimeField(null=True, blank=True)
@@ -63,6 +66,7 @@ class Cursor(Lease):
         indexes = [
             # What is due is found by what is due, not by what exists (D22).
             models.Index(fields=["next_attempt_at"], condition=Q(position__lt=F("watermark")), name="cursor_behind"),
+            models.Index(fields=["retry_seq"], condition=Q(retry_seq__isnull=False), name="cursor_retry"),
             models.Index(fields=["requested_at"], condition=Q(requested_at__isnull=False), name="cursor_requested"),
             models.Index(fields=["space", "agent"], name="cursor_space_agent"),
         ]

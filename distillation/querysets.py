@@ -24,8 +24,8 @@ class CursorQuerySet(LeaseQuerySet["Cursor"]):
         return within if caller.agent is None else within.filter(agent=caller.agent)
 
     def behind(self) -> CursorQuerySet:
-        """Those with messages that may be read and were not looked at."""
-        return self.filter(position__lt=F("watermark"))
+        """Those with messages that may be read and were not looked at, or one to be tried again."""
+        return self.filter(Q(position__lt=F("watermark")) | Q(retry_seq__isnull=False))
 
     def due(self, now: datetime) -> CursorQuerySet:
         """Behind, not backing off, not running, of an agent that may work (D22, D16)."""

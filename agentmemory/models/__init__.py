@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from agentmemory.models.activity import Activity
 from agentmemory.models.memories import Memory, MemoryAccess, MemoryEvent, MemorySource, MemoryUsage
 from agentmemory.models.spaces import Agent, Provider, Space, Token
 from agentmemory.models.transcripts import Message, MessageEdge, Session
 
 __all__ = [
+    "Activity",
     "Agent",
     "Memory",
     "MemoryAccess",

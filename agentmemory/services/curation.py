@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -13,7 +15,7 @@ from agentmemory import authorship
 from agentmemory.authorship import Author
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Agent, Memory, MemoryEvent
-from agentmemory.services import limits, memories
+from agentmemory.services import activity, limits, memories
 
 _RESTORED = ("content", "tags", "context", "importance", "pinned", "expires_at")
 
@@ -25,8 +27,7 @@ def edit(*, memory_id: UUID, author: Author, reason: str, **changes: Any) -> Mem
     A distilled memory whose content was set by hand is left alone by every later pass. Raises `Invalid`, `NotFound`.
     """
     checked = {field: _CHECKS[field](value) if field in _CHECKS else value for field, value in changes.items()}
-    with authorship.acting(author, reason=reason):
-        memory = _locked(memory_id)
+    with _act("edit", memory_id=memory_id, author=author, reason=reason) as memory:
         if memory.origin == Memory.Origin.DISTILLED and checked.get("content", memory.content) != memory.content:
             checked["edited_by"] = str(author)
         return _save(memory, checked)
@@ -35,8 +36,7 @@ def edit(*, memory_id: UUID, author: Author, reason: str, **changes: Any) -> Mem
 @transaction.atomic
 def remove(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Delete a memory, reversibly."""
-    with authorship.acting(author, reason=reason):
-        memory = _locked(memory_id)
+    with _act("delete", memory_id=memory_id, author=author, reason=reason) as memory:
         memories.mark_deleted(memory)
         return memory
 
@@ -44,8 +44,8 @@ def remove(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 @transaction.atomic
 def undelete(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Bring a deleted memory back. Raises `Invalid` when its key is taken by now."""
-    with authorship.acting(author, reason=reason):
-        return _saved_where_free(_locked(memory_id, deleted=True), {"deleted_at": None})
+    with _act("undelete", memory_id=memory_id, author=author, reason=reason, deleted=True) as memory:
+        return _saved_where_free(memory, {"deleted_at": None})
 
 
 @transaction.atomic
@@ -62,8 +62,7 @@ def restore_version(*, memory_id: UUID, version: int, author: Author, reason: st
 @transaction.atomic
 def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Write a distilled memory as a curated one of the same key and owner, new or over it. The distilled one stays."""
-    with authorship.acting(author, reason=reason):
-        distilled = _locked(memory_id)
+    with _act("promote", memory_id=memory_id, author=author, reason=reason) as distilled:
         if distilled.origin != Memory.Origin.DISTILLED:
             raise Invalid("Only a distilled memory can be promoted.", field="origin")
         values = {"content": distilled.content, "tags": distilled.tags, "context": distilled.context}
@@ -82,15 +81,14 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 @transaction.atomic
 def share(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Give a private memory to its whole space. Raises `Invalid` when the space has one of that key."""
-    with authorship.acting(author, reason=reason):
-        return _saved_where_free(_locked(memory_id), {"owner": None})
+    with _act("share", memory_id=memory_id, author=author, reason=reason) as memory:
+        return _saved_where_free(memory, {"owner": None})
 
 
 @transaction.atomic
 def give_back(*, memory_id: UUID, agent: Agent, author: Author, reason: str) -> Memory:
     """Make a memory private to an agent of its space. Raises `Invalid` when the agent has one of that key."""
-    with authorship.acting(author, reason=reason):
-        memory = _locked(memory_id)
+    with _act("give back", memory_id=memory_id, author=author, reason=reason) as memory:
         if agent.space_id != memory.space_id:
             raise Invalid("The agent belongs to another space.", field="agent")
         return _saved_where_free(memory, {"owner": agent})
@@ -99,9 +97,9 @@ def give_back(*, memory_id: UUID, agent: Agent, author: Author, reason: str) -> 
 @transaction.atomic
 def withdraw(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Take a memory out of search, context and lists. It stays here, with the reason."""
-    with authorship.acting(author, reason=reason):
+    with _act("withdraw", memory_id=memory_id, author=author, reason=reason) as memory:
         return _save(
-            _locked(memory_id),
+            memory,
             {"withdrawn_at": timezone.now(), "withdrawn_by": str(author), "withdrawn_reason": reason[:500]},
         )
 
@@ -109,8 +107,8 @@ def withdraw(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 @transaction.atomic
 def reinstate(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Bring a withdrawn memory back to search, context and lists."""
-    with authorship.acting(author, reason=reason):
-        return _save(_locked(memory_id), {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
+    with _act("reinstate", memory_id=memory_id, author=author, reason=reason) as memory:
+        return _save(memory, {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
 
 
 def _expiry(value: datetime | None) -> datetime | None:
@@ -126,6 +124,16 @@ _CHECKS: dict[str, Any] = {
     "importance": limits.importance,
     "expires_at": _expiry,
 }
+
+
+@contextmanager
+def _act(name: str, *, memory_id: UUID, author: Author, reason: str, deleted: bool = False) -> Iterator[Memory]:
+    """One act on one locked memory, in its history and on record."""
+    with authorship.acting(author, reason=reason):
+        memory = _locked(memory_id, deleted=deleted)
+        yield memory
+    detail = {"version": memory.version}
+    activity.record(name, who=str(author), target=memory, reason=reason, space=memory.space, detail=detail)
 
 
 def _locked(memory_id: UUID, *, deleted: bool = False) -> Memory:

@@ -14,8 +14,8 @@ from agentmemory.models import Provider
 from agentmemory.services import redaction
 from distillation import answers
 from distillation.errors import NothingWritten
-from distillation.models import Cursor, DistillationPass, Quarantine
-from distillation.services import backoff, gates, reading
+from distillation.models import Cursor, DistillationPass
+from distillation.services import backoff, gates, quarantining, reading
 from sessions_exec.llm.messages import FailureKind, ModelCallFailed
 
 KILLED = "killed"
@@ -79,7 +79,7 @@ def settle_abandoned(cursor: Cursor) -> DistillationPass | None:
     left = DistillationPass.objects.filter(cursor=cursor, outcome=DistillationPass.Outcome.RUNNING)
     row = left.select_related("provider", "agent", "agent__space").order_by("-pk").first()
     # An answer whose writing kills its worker must come to an end as well.
-    if row is not None and row.answered_at and row.start == cursor.position and cursor.attempts <= _tolerance():
+    if row is not None and row.answered_at and _still_ahead(cursor, row) and cursor.attempts <= _tolerance():
         return row
     failure = Failure(kind=KILLED, message="its worker died in this pass", window_at_fault=True)
     if row is not None:
@@ -105,6 +105,10 @@ def _end_row(row: DistillationPass, failure: Failure, now: datetime) -> None:
 def _count(
     cursor: Cursor, row: DistillationPass | None, failure: Failure, now: datetime, *, keep_lease: bool = False
 ) -> None:
+    if row is not None and row.end <= cursor.position and failure.window_at_fault:
+        quarantining.hold_again(cursor, row.end, error=_words(failure))
+        _give_back(cursor, waits_for="", keep_lease=keep_lease)
+        return
     shown = len(row.shown) if row is not None else reading.budget(cursor).messages
     changes: dict[str, Any] = {"attempts": 0, "last_error": _words(failure), "waits_for": ""}
     if failure.cut and shown > 1:
@@ -120,7 +124,8 @@ def _count(
         changes |= {"holder": "", "expires_at": None, "requested_at": None}
     Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(**changes)
     if failure.window_at_fault and shown == 1 and changes.get("single_failures", 0) >= _tolerance():
-        _quarantine(cursor, row, failure)
+        window = reading.next_window(cursor) if row is None else reading.window_of(row)
+        quarantining.hold(cursor, window, error=_words(failure))
 
 
 def _counted(cursor: Cursor, shown: int, failure: Failure, now: datetime) -> dict[str, Any]:
@@ -139,46 +144,22 @@ def _counted(cursor: Cursor, shown: int, failure: Failure, now: datetime) -> dic
     return changes | {"next_attempt_at": now + backoff.wait(steps, retry_after=failure.retry_after)}
 
 
-def _quarantine(cursor: Cursor, row: DistillationPass | None, failure: Failure) -> None:
-    """Leave out the one message that fails alone, visibly, and go on behind it (D20)."""
-    window = reading.next_window(cursor) if row is None else reading.window_of(row)
-    message = window.shown[0] if window.shown else None
-    if message is not None:
-        Quarantine.objects.update_or_create(
-            cursor=cursor,
-            seq=message.seq,
-            defaults={
-                "space_id": cursor.space_id,
-                "agent_id": cursor.agent_id,
-                "uid": message.uid,
-                "state": Quarantine.State.HELD,
-                "failures": cursor.single_failures + 1,
-                "error": _words(failure),
-            },
-        )
-    end = window.end
-    Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch, position=cursor.position).update(
-        position=end,
-        watermark=max(cursor.watermark, end),
-        failures=0,
-        window_failures=0,
-        single_failures=0,
-        window_limit=None,
-        next_attempt_at=None,
-        due_since=reading.oldest_turn(cursor.session_id, after=end, upto=cursor.watermark),
-    )
-
-
 def give_back(*, cursor: Cursor, row: DistillationPass, reason: str) -> None:
     """End a pass that was stopped from outside: its attempt counts for nothing (D20)."""
     _end_row(row, Failure(kind="stopped", message=reason, window_at_fault=False), timezone.now())
     _give_back(cursor, waits_for="")
 
 
-def _give_back(cursor: Cursor, *, waits_for: str) -> None:
+def _give_back(cursor: Cursor, *, waits_for: str, keep_lease: bool = False) -> None:
+    lease: dict[str, Any] = {"attempts": 1} if keep_lease else {"attempts": 0, "holder": "", "expires_at": None}
     Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(
-        attempts=0, waits_for=waits_for[:500], requested_at=None, holder="", expires_at=None
+        waits_for=waits_for[:500], requested_at=None, **lease
     )
+
+
+def _still_ahead(cursor: Cursor, row: DistillationPass) -> bool:
+    """Whether a pass begins where the cursor stands, or is of the message that is tried again."""
+    return row.start == cursor.position or (row.end <= cursor.position and row.end == cursor.retry_seq)
 
 
 def _words(failure: Failure) -> str:

@@ -1,45 +1,139 @@
-"""What operators do with distillation. Each act is put on record with who and why (D24)."""
+"""What operators do with distillation. Each act is put on record with who and why, in its own transaction (D24)."""
 
 from __future__ import annotations
 
-import logging
+from typing import Any
 
 from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
 
-from agentmemory.errors import NotFound
-from distillation.models import Cursor
-from distillation.services import coordinator
+from agentmemory.errors import Invalid, NotFound
+from agentmemory.models import Session
+from agentmemory.services import activity
+from distillation.models import Cursor, Quarantine
+from distillation.services import coordinator, reading
 
-logger = logging.getLogger(__name__)
 
-
-@transaction.atomic
 def run_now(*, cursor_id: int, operator: str, reason: str) -> None:
     """Have a session distilled now, whatever it waits for. Raises `NotFound`."""
-    cursor = _cursor(cursor_id)
-    coordinator.request(session=cursor.session, force=True)
-    _record("run_now", cursor, operator, reason)
+    with transaction.atomic():
+        cursor = _locked(cursor_id)
+        coordinator.request(session=cursor.session, force=True)
+        _record("run now", cursor, operator, reason)
 
 
-@transaction.atomic
 def clear_backoff(*, cursor_id: int, operator: str, reason: str) -> None:
     """Forget a session's failures, so that it is due again at the next tick. Raises `NotFound`."""
-    cursor = _cursor(cursor_id)
-    Cursor.objects.filter(pk=cursor_id).update(
-        failures=0, window_failures=0, single_failures=0, window_limit=None, next_attempt_at=None, enqueued_at=None
-    )
-    _record("clear_backoff", cursor, operator, reason)
+    with transaction.atomic():
+        cursor = _locked(cursor_id)
+        Cursor.objects.filter(pk=cursor_id).update(**_fresh(), enqueued_at=None)
+        _record("clear backoff", cursor, operator, reason, failures=cursor.failures)
 
 
-def _cursor(cursor_id: int) -> Cursor:
-    cursor = Cursor.objects.select_related("session").filter(pk=cursor_id).first()
+def distil_again(*, cursor_id: int, seq: int, operator: str, reason: str) -> None:
+    """Go back to before message `seq` and distil from it again: keys update, nothing is doubled.
+
+    A pass that runs loses its lease. Raises `NotFound`, and `Invalid` for a place that was not distilled yet.
+    """
+    with transaction.atomic():
+        cursor = _locked(cursor_id)
+        if not 1 <= seq <= cursor.position:
+            raise Invalid(f"Only messages 1 to {cursor.position} were distilled.", field="seq")
+        _move(cursor, position=seq - 1)
+        _record("distil again", cursor, operator, reason, position=cursor.position, to=seq - 1)
+
+
+def skip_to(*, cursor_id: int, seq: int, operator: str, reason: str) -> None:
+    """Leave out what lies before message `seq`: the next pass begins with it. Raises `NotFound`, `Invalid`."""
+    with transaction.atomic():
+        cursor = _locked(cursor_id)
+        if not cursor.position < seq <= cursor.watermark + 1:
+            raise Invalid(
+                f"Only messages {cursor.position + 1} to {cursor.watermark + 1} can be skipped to.", field="seq"
+            )
+        _move(cursor, position=seq - 1)
+        _record("skip to", cursor, operator, reason, position=cursor.position, to=seq - 1)
+
+
+def release_lease(*, cursor_id: int, operator: str, reason: str) -> None:
+    """Take the lease from whoever holds it, by raising the fence: its pass writes nothing. Raises `NotFound`."""
+    with transaction.atomic():
+        cursor = _locked(cursor_id)
+        Cursor.objects.revoke(cursor_id)
+        _record("release lease", cursor, operator, reason, holder=cursor.holder, epoch=cursor.epoch)
+
+
+def release_quarantine(*, quarantine_id: int, operator: str, reason: str) -> None:
+    """Have a quarantined message tried again, alone, at once. Raises `NotFound`, and `Invalid` unless it is held."""
+    with transaction.atomic():
+        quarantine = _decided(quarantine_id, Quarantine.State.RELEASED, operator, reason)
+        Cursor.objects.filter(pk=quarantine.cursor_id).update(
+            retry_seq=quarantine.seq, requested_at=timezone.now(), next_attempt_at=None, enqueued_at=None
+        )
+
+
+def dismiss_quarantine(*, quarantine_id: int, operator: str, reason: str) -> None:
+    """Leave a quarantined message out for good. Raises `NotFound`, and `Invalid` unless it is held."""
+    with transaction.atomic():
+        _decided(quarantine_id, Quarantine.State.DISMISSED, operator, reason)
+
+
+def _locked(cursor_id: int) -> Cursor:
+    """The cursor, its session locked first as everywhere."""
+    Session.objects.select_for_update(no_key=True).filter(cursor=cursor_id).first()
+    rows = Cursor.objects.select_for_update(of=("self",)).select_related("session", "space")
+    cursor = rows.filter(pk=cursor_id).first()
     if cursor is None:
         raise NotFound("There is no such cursor.")
     return cursor
 
 
-def _record(act: str, cursor: Cursor, operator: str, reason: str) -> None:
-    logger.info(
-        "an operator acted",
-        extra={"action": f"operator.{act}", "cursor": cursor.pk, "operator": operator},
+def _move(cursor: Cursor, *, position: int) -> None:
+    Cursor.objects.filter(pk=cursor.pk).update(
+        position=position,
+        due_since=reading.oldest_turn(cursor.session_id, after=position, upto=cursor.watermark),
+        # Whoever reads the old window now finds the fence raised.
+        epoch=F("epoch") + 1,
+        holder="",
+        expires_at=None,
+        attempts=0,
+        enqueued_at=None,
+        requested_at=timezone.now(),
+        **_fresh(),
     )
+
+
+def _fresh() -> dict[str, Any]:
+    return {
+        "failures": 0,
+        "window_failures": 0,
+        "single_failures": 0,
+        "window_limit": None,
+        "next_attempt_at": None,
+    }
+
+
+def _decided(quarantine_id: int, state: str, operator: str, reason: str) -> Quarantine:
+    rows = Quarantine.objects.select_for_update(of=("self",)).select_related("cursor", "space")
+    quarantine = rows.filter(pk=quarantine_id).first()
+    if quarantine is None:
+        raise NotFound("There is no such quarantine.")
+    if quarantine.state != Quarantine.State.HELD:
+        raise Invalid(f"It is {quarantine.get_state_display()} already.", field="state")
+    quarantine.state, quarantine.decided_by, quarantine.decided_reason = state, f"operator:{operator}", reason[:500]
+    quarantine.decided_at = timezone.now()
+    quarantine.save(update_fields=["state", "decided_by", "decided_reason", "decided_at"])
+    activity.record(
+        f"quarantine {state}",
+        who=f"operator:{operator}",
+        target=quarantine,
+        reason=reason,
+        space=quarantine.space,
+        detail={"uid": quarantine.uid, "seq": quarantine.seq},
+    )
+    return quarantine
+
+
+def _record(act: str, cursor: Cursor, operator: str, reason: str, **detail: Any) -> None:
+    activity.record(act, who=f"operator:{operator}", target=cursor, reason=reason, space=cursor.space, detail=detail)

@@ -20,7 +20,7 @@ from agentmemory.services import redaction
 from distillation import prompts, windows
 from distillation.extractors.base import Extraction
 from distillation.models import Cursor, DistillationPass
-from distillation.services import failures, gates, reading, resolution, writing
+from distillation.services import failures, gates, quarantining, reading, resolution, writing
 from sessions_exec import faults
 from sessions_exec.errors import LeaseLost
 from sessions_exec.llm.messages import ModelCallFailed
@@ -138,12 +138,16 @@ def apply(begun: Begun) -> DistillationPass:
 
 
 def advance(cursor: Cursor, end: int) -> None:
-    """Move the position of a fenced cursor to `end` and give the lease back. A success resets everything (D7)."""
-    now = timezone.now()
-    watermark = max(cursor.watermark, end)
+    """Move the position of a fenced cursor to `end` and give the lease back. A success resets everything (D7).
+
+    A message that was tried again lies behind the position, which then stands.
+    """
+    position = max(cursor.position, end)
+    watermark = max(cursor.watermark, position)
     moved = Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch, position=cursor.position).update(
-        position=end,
+        position=position,
         watermark=watermark,
+        retry_seq=quarantining.settle(cursor, end) if end <= cursor.position else cursor.retry_seq,
         failures=0,
         window_failures=0,
         single_failures=0,
@@ -152,9 +156,9 @@ def advance(cursor: Cursor, end: int) -> None:
         next_attempt_at=None,
         last_error="",
         waits_for="",
-        last_success_at=now,
+        last_success_at=timezone.now(),
         requested_at=None,
-        due_since=reading.oldest_turn(cursor.session_id, after=end, upto=watermark),
+        due_since=reading.oldest_turn(cursor.session_id, after=position, upto=watermark),
         holder="",
         expires_at=None,
     )
@@ -199,13 +203,14 @@ def _locked(cursor_id: int, epoch: int) -> Cursor:
 
 def _decide(cursor: Cursor, worker: str, *, force: bool) -> Waiting | Passed | Begun:
     now = timezone.now()
-    if cursor.lag == 0:
+    if cursor.lag == 0 and cursor.retry_seq is None:
         return Waiting(state=IDLE)
     if cursor.next_attempt_at is not None and cursor.next_attempt_at > now and not force:
         return Waiting(state=BACKING_OFF, line=cursor.last_error)
     if closed := gates.agent_gate(cursor):
         return Waiting(state=closed.state, line=closed.line)
-    window = reading.next_window(cursor)
+    retry = cursor.retry_seq
+    window = reading.next_window(cursor) if retry is None else reading.retried_window(cursor, retry)
     if not window.shown:
         return Passed(end=window.end)
     resolved = resolution.resolve(cursor.agent)

@@ -49,6 +49,12 @@ def next_window(cursor: Cursor) -> windows.Window:
     return windows.build(utterances=map(utterance, rows), start=cursor.position, limit=cursor.watermark, budget=limits)
 
 
+def retried_window(cursor: Cursor, seq: int) -> windows.Window:
+    """One message alone, behind the position: what was released from quarantine."""
+    rows = Message.objects.speech().filter(session=cursor.session, seq=seq)
+    return windows.build(utterances=map(utterance, rows), start=seq - 1, limit=seq, budget=budget(cursor))
+
+
 def window_of(distillation_pass: DistillationPass) -> windows.Window:
     """The window of a pass made again, without what was taken back or removed since."""
     rows = Message.objects.speech().filter(session__passes=distillation_pass, seq__in=distillation_pass.shown)

@@ -18,6 +18,7 @@ from distillation.services import reading
 
 NEIGHBOURS = 1
 ALIKE_CANDIDATES = 5
+TAKEN_BACK = "what it rests on was taken back meanwhile"
 
 
 @dataclass(kw_only=True)
@@ -36,11 +37,12 @@ def write(*, cursor: Cursor, row: DistillationPass, window: windows.Window) -> W
     """
     judged = judge(answers.parse(row.answer), window=window)
     outcome = Written(refused=[_refusal(each.key, each.reason) for each in judged.refused])
-    messages = {m.seq: m for m in Message.objects.filter(session=cursor.session, seq__in=window.seqs)}
+    standing = Message.objects.speech().filter(session=cursor.session, seq__in=window.seqs)
+    messages = {message.seq: message for message in standing}
     # In the order of their keys, so that two passes of one agent lock rows in one order.
     for candidate in sorted(judged.accepted, key=lambda each: each.key):
         _write_one(cursor, row, window, messages, candidate, outcome)
-    if outcome.refused and not outcome.written:
+    if not outcome.written and any(each["reason"] != TAKEN_BACK for each in outcome.refused):
         row.refused = outcome.refused
         raise NothingWritten("every candidate was refused: " + "; ".join(each["reason"] for each in outcome.refused))
     return outcome
@@ -68,6 +70,9 @@ def _write_one(
         for seq in candidate.sources
         if seq in messages
     ]
+    if not sources:
+        outcome.refused.append(_refusal(candidate.key, TAKEN_BACK))
+        return
     known = _repeated(cursor, candidate)
     try:
         if known is not None:
