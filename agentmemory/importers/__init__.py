@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentmemory.importers import base, claude_code
+from agentmemory.importers import base, claude_code, codex, message_list, opencode
 
-FORMATS: Mapping[str, base.Importer] = {importer.name: importer for importer in (claude_code.ClaudeCode(),)}
+FORMATS: Mapping[str, base.Importer] = {
+    importer.name: importer
+    for importer in (claude_code.ClaudeCode(), codex.Codex(), opencode.OpenCode(), message_list.MessageList())
+}
 """Every format by its name, the most particular first."""
 
 

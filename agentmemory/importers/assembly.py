@@ -59,17 +59,17 @@ class SessionDraft:
         if moment and (self.last_record_at is None or moment > self.last_record_at):
             self.last_record_at = moment
 
-    def add(self, draft: Draft) -> str:
+    def add(self, draft: Draft, *, renamed: bool = False) -> str:
         """Take a message that is whole in one record. Gives the reason when it cannot be taken.
 
-        Seen before under its uid, or under another one with the same time to the millisecond, it is a copy and
-        changes nothing: clients write parts of their history again.
+        Seen before under its uid, it is a copy and changes nothing: clients write parts of their history again. Where
+        copies may be `renamed`, one under another uid with the same time, to the millisecond, is a copy as well.
         """
         digest = _digest([draft.type, draft.parent_tool_use_id, draft.content])
         known = self._drafts.get(draft.uid)
         if known:
             return "" if digest in known.seen else "its id is taken by another message"
-        if draft.occurred_at:
+        if renamed and draft.occurred_at:
             copy = (draft.occurred_at, digest)
             if copy in self._copies:
                 return ""

@@ -21,6 +21,7 @@ MAX_ITEMS = 1_000
 MAX_DEPTH = 30
 
 _YEARS = range(1970, 3000)
+_MILLISECONDS_FROM = 100_000_000_000  # of them: in 1973; of seconds: in the year 5138
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
@@ -86,3 +87,14 @@ def moment(value: object) -> datetime | None:
     except (ValueError, OverflowError):
         return None
     return aware if aware.year in _YEARS else None
+
+
+def epoch(value: object) -> datetime | None:
+    """A time as a number since 1970, as UTC: of milliseconds, or of seconds where it is too small for them."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        read = datetime.fromtimestamp(value / 1000 if abs(value) >= _MILLISECONDS_FROM else value, tz=UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return read if read.year in _YEARS else None

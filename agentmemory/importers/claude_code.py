@@ -20,18 +20,12 @@ What is made of them, where more than one way was open:
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
-import re
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from agentmemory.importers import assembly, base, bounds, lines
-
-MAX_SKIPPED = 1_000
-"""Reported one by one; the rest of them as a number."""
+from agentmemory.importers import assembly, base, bounds, ids, lines, skips
 
 _LOOK_AT = 200
 """Lines that recognising a file may read."""
@@ -39,8 +33,6 @@ _LOOK_AT = 200
 _MESSAGES = frozenset({"user", "assistant"})
 _ALONE = {"summary": "leafUuid", "file-history-snapshot": "snapshot"}
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
-_NAME = re.compile(r"[A-Za-z0-9._:@-]{1,200}")
-_UID = re.compile(r"[!-~]{1,180}")
 _FACTS = {"cwd": "cwd", "gitBranch": "git_branch", "version": "version"}
 
 
@@ -74,39 +66,28 @@ class _Reading:
 
     def __init__(self) -> None:
         self.sessions: dict[str, assembly.SessionDraft] = {}
-        self.skipped: list[base.Skipped] = []
+        self.skipped = skips.Skips()
         self.lines = 0
         self.ours = 0
-        self.unused = 0
 
     def whole(self, path: Path, *, settled_before: datetime | None) -> base.Transcript:
         for number, record in lines.read(path):
             self.lines += 1
             if isinstance(record, base.Skipped):
-                self._skip(record)
+                self.skipped.add(record)
                 continue
             self.ours += _is_ours(record)
             if reason := self._take(number, record):
-                self._skip(base.Skipped(line=number, reason=reason))
+                self.skipped.add(base.Skipped(line=number, reason=reason))
         if self.lines and not self.ours:
             raise base.UnreadableTranscript("No line of the file is a record of Claude Code.")
-        return base.Transcript(sessions=tuple(self._finished(settled_before)), skipped=tuple(self._reported()))
-
-    def _skip(self, skipped: base.Skipped) -> None:
-        self.unused += 1
-        if self.unused <= MAX_SKIPPED:
-            self.skipped.append(skipped)
-
-    def _reported(self) -> Iterator[base.Skipped]:
-        yield from self.skipped
-        if self.unused > MAX_SKIPPED:
-            yield base.Skipped(line=0, reason=f"{self.unused - MAX_SKIPPED} more lines")
+        return base.Transcript(sessions=tuple(self._finished(settled_before)), skipped=tuple(self.skipped))
 
     def _finished(self, settled_before: datetime | None) -> Iterator[base.ImportedSession]:
         for draft in self.sessions.values():
             session = draft.finished(settled_before=settled_before)
             if isinstance(session, base.Skipped):
-                self._skip(session)
+                self.skipped.add(session)
             elif session.messages:
                 yield session
 
@@ -125,8 +106,8 @@ class _Reading:
         return _message(session, number, record, kind) if session else "no usable sessionId"
 
     def _session(self, record: lines.Object) -> assembly.SessionDraft | None:
-        name = record.get("sessionId")
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        name = ids.session(record.get("sessionId"))
+        if not name:
             return None
         if name not in self.sessions:
             self.sessions[name] = assembly.SessionDraft(name, metadata={"format": ClaudeCode.name})
@@ -149,7 +130,7 @@ def _message(session: assembly.SessionDraft, number: int, record: lines.Object, 
     content = bounds.content(value)
     grows = kind == "assistant"
     draft = assembly.Draft(
-        uid=_uid([message.get("id")] if grows else [], record, content),
+        uid=_uid(message.get("id") if grows else None, record, content),
         type=kind,
         content=[] if grows else content,
         occurred_at=bounds.moment(record.get("timestamp")),
@@ -161,17 +142,14 @@ def _message(session: assembly.SessionDraft, number: int, record: lines.Object, 
         grows=grows,
     )
     if not grows:
-        return session.add(draft)
+        return session.add(draft, renamed=True)
     return session.grow(draft, [{"type": "text", "text": content}] if isinstance(content, str) else content)
 
 
-def _uid(ids: list[object], record: lines.Object, content: base.Content) -> str:
-    """The first usable one of `ids` and the record's `uuid`, else one made from what tells the record from others."""
-    for value in [*ids, record.get("uuid")]:
-        if isinstance(value, str) and _UID.fullmatch(value):
-            return value
-    told_by = [record.get("type"), str(record.get("timestamp")), str(record.get("parentUuid")), content]
-    return "line-" + hashlib.sha256(json.dumps(told_by).encode()).hexdigest()[:32]
+def _uid(own: object, record: lines.Object, content: base.Content) -> str:
+    """The message's own id, else the record's `uuid`, else one made from what tells the record from others."""
+    told_by = (record.get("type"), str(record.get("timestamp")), str(record.get("parentUuid")), content)
+    return ids.uid(own) or ids.uid(record.get("uuid")) or ids.made("line", *told_by)
 
 
 def _subtype(record: lines.Object, message: lines.Object, content: base.Content) -> str:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentmemory import importers, speech
-from agentmemory.importers import base, bounds, claude_code, lines
+from agentmemory.importers import base, bounds, claude_code, lines, skips
 
 LIVE = datetime(1970, 1, 2, tzinfo=UTC)
 """Every session is newer than this: all are being written to."""
@@ -362,7 +362,7 @@ def test_a_line_beyond_the_limit_is_passed_over_without_being_held(path: Path, m
 
 
 def test_a_flood_of_bad_lines_is_reported_as_a_number(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claude_code, "MAX_SKIPPED", 2)
+    monkeypatch.setattr(skips, "MAX_SKIPPED", 2)
     path.write_text("x\n" * 50 + json.dumps(user("u1", "words")))
     assert [skipped.reason for skipped in read(path).skipped] == ["not JSON", "not JSON", "48 more lines"]
 
@@ -431,13 +431,14 @@ def test_a_session_file_is_known_by_what_it_holds(path: Path, record: dict[str, 
     [
         {"timestamp": "2026-01-01T00:00:00Z", "type": "session_meta", "payload": {"id": "x"}},
         {"role": "user", "content": "x"},
+        {"info": {"id": "x"}, "messages": []},
         {"display": "x", "project": "/srv", "sessionId": "s", "timestamp": 1},
         {"type": "user", "content": "x"},
         [],
     ],
 )
 def test_other_formats_are_not_taken_for_this_one(path: Path, record: object) -> None:
-    assert importers.detect(write(path, record)) is None
+    assert not claude_code.ClaudeCode().recognises(write(path, record))
 
 
 VALUES = st.recursive(

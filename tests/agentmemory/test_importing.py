@@ -19,11 +19,9 @@ from agentmemory.management import import_table
 from agentmemory.models import Agent, Message, Session, Space
 from agentmemory.services import importing, transcripts
 from tests import factories
+from tests.support.talks import SAMPLES, needs_samples
 
 pytestmark = pytest.mark.django_db
-
-SAMPLES = Path(__file__).parents[3] / "shared" / "data" / "transcripts"
-needs_samples = pytest.mark.skipif(not SAMPLES.is_dir(), reason="the sample transcripts are not beside the checkout")
 
 LONG_AFTER = datetime(2026, 1, 2, tzinfo=UTC)
 JUST_AFTER = datetime(2026, 1, 1, 10, 1, tzinfo=UTC)
@@ -439,19 +437,24 @@ EXPECTED = {
     "todowrite_session": (0, 0, 0),
     "claude-session-1": (1, 1, 1),
     "system_reminder": (1, 1, 1),
+    "019e1625-789d-76c0-80ab-3724b5ddb799": (2, 13, 2),
+    "thr_malformed": (1, 1, 1),
+    "22222222-2222-4222-8222-222222222222": (1, 0, 0),
+    "33333333-3333-4333-8333-333333333333": (1, 1, 1),
+    "ses_39b4c1891ffezxPVc5OPmcqF33": (2, 1, 1),
+    "list-4bfd33ac3369fb2a96d64ed1ff4ee824": (11, 10, 10),
 }
 
 
 @needs_samples
 def test_real_files_land_as_they_were_counted(agent: Agent) -> None:
-    folder = SAMPLES / "claude_code"
-    first = importing.import_path(agent=agent, path=folder)
+    first = importing.import_path(agent=agent, path=SAMPLES)
     assert not any(report.error for report in first)
     landed = {session.name: landed_of(session) for session in Session.objects.all()}
     assert landed == EXPECTED
     for session in Session.objects.all():
         assert session.terminal_seq == session.last_seq == session.messages.count()
-    second = importing.import_path(agent=agent, path=folder)
+    second = importing.import_path(agent=agent, path=SAMPLES)
     assert sum(report.new for report in second) == 0
     assert sum(report.known for report in second) == sum(report.new for report in first) == Message.objects.count()
 
