@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
@@ -20,22 +22,27 @@ RUNS_SHOWN = 100
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """One page of the whole: clusters as the list, tasks in hand and regular work under it."""
+    """One page of the whole: clusters, tasks in hand, regular work."""
 
-    list_display = ("worker", "state", "processes", "since", "restarts", "last_restart")
-    list_after_template = "console/cluster.html"
-    list_before_template = "console/cluster_before.html"
     fields = ("worker", "state", "host", "pid", "processes", "since", "restarts", "last_restart")
     readonly_fields = fields
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
         context = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
             "title": "Task cluster",
             "silent": not heartbeats.alive(),
+            "clusters": [
+                {"row": row, "state": self.state(row), "restart": self.last_restart(row)}
+                for row in Heartbeat.objects.order_by("-beat_at")[:RUNS_SHOWN]
+            ],
             "runs": list(TaskRun.objects.order_by("started_at")[:RUNS_SHOWN]),
             "ticks": list(Tick.objects.order_by("name")[:RUNS_SHOWN]),
         }
-        return super().changelist_view(request, {**context, **(extra_context or {})})
+        return TemplateResponse(request, "console/cluster.html", context)
 
     @admin.display(description="State", ordering="beat_at")
     def state(self, heartbeat: Heartbeat) -> SafeString:

@@ -65,6 +65,7 @@ class Act:
 
     name: str
     label: str
+    button: str = ""
     explains: str
     run: Callable[[Any, Asked], str]
     undo: str = ""

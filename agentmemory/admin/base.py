@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.contrib.admin import ShowFacets
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import connection
@@ -74,11 +75,17 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
     """One list and its pages. Nothing is deleted here: what can go goes through an act, with a reason."""
 
     list_per_page = 50
+    # No page of everything: that is what the pages are for.
+    list_max_show_all = 0
+    # What an empty list says: what to do next.
+    empty_line = "Nothing is here yet."
     show_full_result_count = False
     paginator = BoundedPaginator
     list_fullwidth = True
     list_filter_submit = True
     list_disable_select_all = True
+    # Counting the rows of each filter is counting all rows, several times.
+    show_facets = ShowFacets.NEVER
     warn_unsaved_form = True
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:

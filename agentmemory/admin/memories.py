@@ -22,7 +22,11 @@ from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.admin.memory_acts import ACTS
 from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Memory, MemorySource
+from agentmemory.search import lexical
 from agentmemory.services import inspection
+
+# A search in the list brings the best, as many as one can look through.
+MOST_FOUND = 500
 
 
 class StandingFilter(filters.ChoiceFilter):
@@ -94,6 +98,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     """Looking counts no use, and every change is an act of a service with a reason."""
 
     acts: ClassVar[Sequence[Act]] = ACTS
+    empty_line = "No memory yet: agents write them with a token, and distillation takes them out of transcripts."
     list_display = ("memory", "state", "owned", "tagged", "sourced", "used", "changed")
     list_display_links = ("memory",)
     list_select_related = ("space", "owner")
@@ -127,12 +132,12 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         term = search_term.strip()
         if not term:
             return queryset, False
-        found = Q(key__icontains=term) | Q(tags__contains=[term]) | Q(pk=term if _is_id(term) else None)
-        content = Q(content__icontains=term)
-        if not permissions.reads_private(request):
-            # A search that answers is a way of reading.
-            content &= Q(owner__isnull=True)
-        return queryset.filter(found | content), False
+        if _is_id(term):
+            return queryset.filter(pk=term), False
+        # A search that answers is a way of reading: without the right to, only what is shared is searched.
+        readable = queryset if permissions.reads_private(request) else queryset.filter(owner__isnull=True)
+        hits = lexical.rank(readable, term, limit=MOST_FOUND)
+        return queryset.filter(pk__in=[hit.pk for hit in hits]), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self._private = permissions.reads_private(request)

@@ -130,6 +130,7 @@ ACTS: tuple[Act, ...] = (
     Act(
         name="edit",
         label="Edit",
+        button="Save",
         explains="Writes a new version with you as its author. A distilled memory that was edited by hand is left "
         "alone by later passes.",
         run=_edit,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
+from django import forms
 from django.contrib import admin
+from django.db.models import Field
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -13,7 +14,9 @@ from django.utils.safestring import SafeString
 
 from agentmemory.admin.base import ConsoleAdmin
 from agentmemory.console import figures, labels
+from agentmemory.errors import Invalid
 from agentmemory.models import Provider
+from agentmemory.services import providers
 
 _KINDS = {
     Provider.Kind.OFFLINE: "The built-in extractor: it takes sentences out by their wording, without a model, a key or "
@@ -23,8 +26,28 @@ _KINDS = {
 }
 
 
+if TYPE_CHECKING:
+    RowForm = forms.ModelForm[Provider]
+else:
+    RowForm = forms.ModelForm
+
+
+class ProviderForm(RowForm):
+    """An address that may not be called is refused here already."""
+
+    def clean_address(self) -> str:
+        address: str = self.cleaned_data["address"]
+        if address:
+            try:
+                providers.check_address(address)
+            except Invalid as error:
+                raise forms.ValidationError(str(error)) from error
+        return address
+
+
 @admin.register(Provider)
 class ProviderAdmin(ConsoleAdmin[Provider]):
+    form = ProviderForm
     list_display = ("name", "what", "state", "key_state", "default_model", "priced", "address")
     search_fields = ("name", "address")
     readonly_fields = ("what_it_is", "pause")
@@ -51,6 +74,11 @@ class ProviderAdmin(ConsoleAdmin[Provider]):
     def get_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
         return self.fields if obj else tuple(name for name in self.fields if name not in self.readonly_fields)
 
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        if db_field.name == "address":
+            kwargs["assume_scheme"] = "https"
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
     @admin.display(description="Kind", ordering="kind")
     def what(self, provider: Provider) -> SafeString:
         return format_html('{}<span class="am-first">{}</span>', provider.kind, _KINDS[Provider.Kind(provider.kind)])
@@ -69,10 +97,9 @@ class ProviderAdmin(ConsoleAdmin[Provider]):
 
     @admin.display(description="Key")
     def key_state(self, provider: Provider) -> SafeString:
-        if provider.kind == Provider.Kind.OFFLINE:
+        if provider.kind == Provider.Kind.OFFLINE or not provider.key_variable:
             return labels.label("no key needed")
-        present = bool(provider.key_variable and settings.AGENTMEMORY_PROVIDER_KEYS.get(provider.key_variable))
-        return labels.label("key present" if present else "key missing")
+        return labels.label("key present" if providers.key(provider) else "key missing")
 
     @admin.display(description="US$ a million tokens")
     def priced(self, provider: Provider) -> str:

@@ -50,6 +50,7 @@ class StatusFilter(filters.ChoiceFilter):
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin[Session]):
+    empty_line = "No session yet: a runner appends messages, or python manage.py import_transcripts brings files in."
     list_display = ("session", "whose", "state", "length", "spoken", "made")
     list_select_related = ("space", "agent")
     search_fields = ("name", "title")

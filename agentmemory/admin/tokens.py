@@ -80,6 +80,7 @@ class TokenAdmin(ActingAdmin[Token]):
             offered=lambda token: token.revoked_at is None,
         ),
     )
+    empty_line = "No token yet: issue one, and give it to a client."
     list_display = ("prefix", "name", "acts_as", "space", "state", "last_used", "expires", "row_acts")
     list_select_related = ("space", "agent")
     search_fields = ("prefix", "name")

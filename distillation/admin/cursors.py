@@ -92,6 +92,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             offered=lambda cursor: cursor.failures > 0 or cursor.next_attempt_at is not None,
         ),
     )
+    empty_line = "No session yet, so nothing waits."
     list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
     list_select_related = ("session", "agent", "agent__space", "agent__provider", "space")
     search_fields = ("session__name", "agent__handle")

@@ -24,6 +24,7 @@ CHARS_OF_AN_ANSWER = 60_000
 
 @admin.register(DistillationPass)
 class PassAdmin(ReadOnlyAdmin[DistillationPass]):
+    empty_line = "No pass yet: a finished turn is distilled at the next tick of a running task cluster."
     list_display = ("number", "ended", "whose", "window", "became", "by", "tokens", "cost_shown", "took", "started")
     list_select_related = ("space", "agent")
     search_fields = ("session_name",)

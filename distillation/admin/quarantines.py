@@ -19,6 +19,7 @@ from distillation.models import Quarantine
 @admin.register(Quarantine)
 class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
     acts: ClassVar[Sequence[Act]] = ()
+    empty_line = "No message is in quarantine."
     list_display = ("message", "stated", "whose", "failures", "decided", "since")
     list_select_related = ("cursor__session", "agent")
     search_fields = ("uid", "cursor__session__name")

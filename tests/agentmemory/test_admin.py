@@ -1,0 +1,419 @@
+"""The operators' pages: what they show, what they hide, and that every change is a service's, with a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from agentmemory.authorship import Author
+from agentmemory.callers import Caller
+from agentmemory.models import Agent, Memory, MemoryAccess, MemoryEvent, MemorySource, Message, Session, Token
+from agentmemory.services import curation, memories, transcripts
+from tests.factories import AgentFactory, ProviderFactory
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    """One who may do everything."""
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    """One who may look, and not at what is private."""
+    user = User.objects.create_user("vic", is_staff=True)
+    user.groups.add(Group.objects.get(name="Viewers"))
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return AgentFactory.create()
+
+
+@pytest.fixture
+def session(agent: Agent) -> Session:
+    """A conversation with everything in it that a page has to treat with care."""
+    session, _ = transcripts.adopt(agent=agent, name="s1", title=HOSTILE)
+    said = [
+        transcripts.NewMessage(uid="u1", type="user", content=f"{HOSTILE} says the user"),
+        transcripts.NewMessage(
+            uid="a1",
+            type="assistant",
+            content=[
+                {"type": "thinking", "thinking": "a thought that stays hidden"},
+                {"type": "text", "text": "An answer."},
+                {"type": "tool_use", "id": "t1", "name": HOSTILE, "input": {"command": HOSTILE}},
+            ],
+        ),
+        transcripts.NewMessage(
+            uid="t1", type="user", content=[{"type": "tool_result", "tool_use_id": "t1", "content": HOSTILE}]
+        ),
+        transcripts.NewMessage(uid="r1", type="result", content=""),
+        transcripts.NewMessage(uid="u2", type="user", content="This was a mistake."),
+    ]
+    transcripts.append(session=session, messages=said)
+    transcripts.retract(session=session, uids=["u2"], reason="said by mistake")
+    return session
+
+
+def write(agent: Agent, key: str, content: str, **more: Any) -> Memory:
+    draft = memories.Draft(key=key, content=content, **more)
+    return memories.put(caller=Caller(space=agent.space, agent=agent), draft=draft).memory
+
+
+def page(name: str, *args: Any) -> str:
+    return reverse(f"admin:{name}", args=args)
+
+
+def act(model: str, name: str, *rows: Any) -> str:
+    return page(f"agentmemory_{model}_act", name) + "?ids=" + ",".join(str(row.pk) for row in rows)
+
+
+def distil(session: Session, key: str, quote: str, *, verified: bool) -> Memory:
+    """A distilled memory that rests on the session's first message."""
+    memory = Memory.objects.create(
+        space=session.space, owner=session.agent, origin="distilled", key=key, content="Distilled.", created_by="pass:1"
+    )
+    message = Message.objects.get(session=session, seq=1)
+    MemorySource.objects.create(
+        space=session.space,
+        memory=memory,
+        session=session,
+        message=message,
+        session_name=session.name,
+        uid=message.uid,
+        seq=1,
+        quote=quote,
+        verified=verified,
+    )
+    return memory
+
+
+LISTS = ["memory", "session", "space", "agent", "token", "provider"]
+
+
+@pytest.mark.parametrize("model", LISTS)
+def test_each_list_answers_with_rows_and_without(operator: Client, session: Session, agent: Agent, model: str) -> None:
+    assert operator.get(page(f"agentmemory_{model}_changelist")).status_code == 200
+    write(agent, HOSTILE, HOSTILE, tags=[HOSTILE[:40]])
+    ProviderFactory.create()
+    Token.objects.create(space=agent.space, agent=agent, name=HOSTILE, prefix="p", digest="d" * 64)
+
+    answer = operator.get(page(f"agentmemory_{model}_changelist"))
+
+    assert answer.status_code == 200
+    assert HOSTILE not in answer.content.decode()
+
+
+@pytest.mark.parametrize("model", LISTS)
+def test_a_list_asks_no_query_for_each_row(operator: Client, model: str) -> None:
+    def fill(count: int) -> None:
+        for _ in range(count):
+            agent = AgentFactory.create()
+            write(agent, "k", "c")
+            transcripts.adopt(agent=agent, name="s")
+            ProviderFactory.create()
+            Token.objects.create(space=agent.space, agent=agent, prefix=str(agent.pk), digest="d" * 64)
+
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            assert operator.get(page(f"agentmemory_{model}_changelist")).status_code == 200
+        return len(found)
+
+    fill(2)
+    few = queries()
+    fill(10)
+    assert queries() == few
+
+
+def test_m6_looking_counts_no_access(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "words of the content")
+    before = (memory.version, memory.updated_at)
+
+    operator.get(page("agentmemory_memory_changelist"), {"q": "content"})
+    operator.get(page("agentmemory_memory_change", memory.pk))
+
+    memory.refresh_from_db()
+    assert (memory.version, memory.updated_at) == before
+    assert not MemoryAccess.objects.exists()
+
+
+def test_the_list_has_tabs_filters_and_search(operator: Client, agent: Agent) -> None:
+    write(agent, "curated-key", "about apples", tags=["fruit"])
+    distilled = Memory.objects.create(
+        space=agent.space, owner=agent, origin="distilled", key="distilled-key", content="about pears", created_by="x"
+    )
+    curation.withdraw(memory_id=distilled.pk, author=Author(kind="operator", name="ada"), reason="why not")
+
+    def shown(**query: str) -> set[str]:
+        text = operator.get(page("agentmemory_memory_changelist"), query).content.decode()
+        return {key for key in ("curated-key", "distilled-key") if key in text}
+
+    assert shown() == {"curated-key", "distilled-key"}
+    assert shown(origin__exact="curated") == {"curated-key"}
+    assert shown(standing="withdrawn") == {"distilled-key"}
+    assert shown(standing="deleted") == set()
+    assert shown(tag="fruit") == {"curated-key"}
+    assert shown(agent="nobody") == set()
+    assert shown(q="apples") == {"curated-key"}
+    assert shown(q=str(distilled.pk)) == {"distilled-key"}
+
+
+def test_a_memory_shows_its_sources_its_history_and_the_other_one(operator: Client, session: Session) -> None:
+    memory = distil(session, "port", "says the user", verified=True)
+    write(session.agent, "port", "Curated words.")
+
+    text = operator.get(page("agentmemory_memory_change", memory.pk)).content.decode()
+
+    assert "<mark>says the user</mark>" in text
+    assert f"{page('agentmemory_session_change', session.pk)}?at=1#m1" in text
+    assert "verified" in text
+    assert "An answer." in text, "the message after the source is shown around it"
+    assert "<del>Distilled</del><ins>Curated words</ins>" in text
+    assert "Version 1" in text
+    assert HOSTILE not in text
+
+
+def test_d10_a_quotation_that_is_not_in_its_message_says_so(operator: Client, session: Session) -> None:
+    memory = distil(session, "port", "never said", verified=False)
+
+    text = operator.get(page("agentmemory_memory_change", memory.pk)).content.decode()
+
+    assert "not found in its message" in text
+
+
+def test_m5_the_history_tells_who_and_why_and_what_changed(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "It is <b>red</b> today")
+    curation.edit(
+        memory_id=memory.pk,
+        author=Author(kind="operator", name="ada"),
+        reason=HOSTILE,
+        content="It is <b>blue</b> today",
+    )
+
+    text = operator.get(page("agentmemory_memory_change", memory.pk)).content.decode()
+
+    assert "<del>red</del><ins>blue</ins>" in text
+    assert "&lt;b&gt;" in text
+    assert "operator:ada" in text
+    assert HOSTILE not in text
+
+
+def test_every_act_asks_for_a_reason_before_it_does_anything(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "as it was")
+
+    asked = operator.get(act("memory", "withdraw", memory))
+    refused = operator.post(act("memory", "withdraw", memory), {"reason": " "})
+
+    assert asked.status_code == 200
+    assert refused.status_code == 422
+    memory.refresh_from_db()
+    assert memory.withdrawn_at is None
+
+
+def test_an_edit_is_the_services_with_its_author_and_reason(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "as it was", tags=["one"])
+    values = {"content": "as it is", "tags": "one, two", "importance": "0.5", "reason": "it changed"}
+
+    answer = operator.post(act("memory", "edit", memory), values)
+
+    assert answer.status_code == 302
+    memory.refresh_from_db()
+    assert (memory.content, memory.tags, memory.version) == ("as it is", ["one", "two"], 2)
+    event = MemoryEvent.objects.filter(pgh_obj_id=memory.pk).latest("pgh_id")
+    assert event.pgh_context["author"] == "operator:ada"
+    assert event.pgh_context["reason"] == "it changed"
+
+
+def test_a_deletion_can_be_undone(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "c")
+
+    told = operator.post(act("memory", "delete", memory), {"reason": "gone"}, follow=True)
+    memory.refresh_from_db()
+    assert memory.deleted_at is not None
+    assert act("memory", "undelete", memory).replace("&", "&amp;") in told.content.decode()
+
+    operator.post(act("memory", "undelete", memory), {"reason": "not gone"})
+    memory.refresh_from_db()
+    assert memory.deleted_at is None
+
+
+def test_an_earlier_version_comes_back(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "first")
+    write(agent, "k", "second")
+
+    operator.post(act("memory", "restore", memory), {"version": "1", "reason": "better"})
+
+    memory.refresh_from_db()
+    assert (memory.content, memory.version) == ("first", 3)
+
+
+def test_what_a_service_refuses_is_told_and_breaks_nothing(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "private")
+    write(agent, "k", "shared", scope="space")
+
+    told = operator.post(act("memory", "share", memory), {"reason": "for all"}, follow=True)
+
+    assert "another memory with the key" in told.content.decode()
+    memory.refresh_from_db()
+    assert memory.owner == agent
+
+
+def test_several_are_acted_upon_at_once(operator: Client, agent: Agent) -> None:
+    rows = [write(agent, f"k{n}", "c") for n in range(3)]
+
+    asked = operator.post(
+        page("agentmemory_memory_changelist"),
+        {"action": "withdraw", "_selected_action": [str(row.pk) for row in rows]},
+    )
+    answer = operator.post(asked.headers["Location"], {"reason": "all of them"})
+
+    assert answer.status_code == 302
+    assert Memory.objects.filter(withdrawn_at__isnull=False).count() == 3
+
+
+def test_nothing_is_changed_or_deleted_by_the_frameworks_own_pages(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "c")
+
+    assert operator.get(page("agentmemory_memory_add")).status_code == 403
+    assert operator.post(page("agentmemory_memory_delete", memory.pk), {"post": "yes"}).status_code == 403
+    for model, row in (("space", agent.space), ("agent", agent)):
+        assert operator.post(page(f"agentmemory_{model}_delete", row.pk), {"post": "yes"}).status_code == 403
+
+
+def test_a_conversation_hides_thinking_folds_tools_and_strikes_what_was_taken_back(
+    operator: Client, session: Session
+) -> None:
+    text = operator.get(page("agentmemory_session_change", session.pk)).content.decode()
+
+    assert "An answer." in text
+    assert "a thought that stays hidden" not in text
+    assert "thinking, not shown" in text
+    assert "retracted: said by mistake" in text
+    assert 'id="m1"' in text
+    assert HOSTILE not in text
+
+
+def test_a_long_conversation_comes_in_pieces_and_a_link_leads_to_any_message(operator: Client, agent: Agent) -> None:
+    session, _ = transcripts.adopt(agent=agent, name="long")
+    said = [transcripts.NewMessage(uid=f"u{n}", type="user", content=f"words {n}") for n in range(1, 251)]
+    transcripts.append(session=session, messages=said)
+    where = page("agentmemory_session_change", session.pk)
+
+    first = operator.get(where).content.decode()
+    linked = operator.get(where, {"at": "200"}).content.decode()
+
+    assert 'id="m100"' in first
+    assert 'id="m101"' not in first
+    assert "?from=101" in first
+    assert 'id="m200"' in linked
+    assert operator.get(where, {"at": "x", "from": "-1"}).status_code == 200
+
+
+def test_a_viewer_sees_no_private_content_and_no_dead_buttons(viewer: Client, session: Session) -> None:
+    private = write(session.agent, "private-key", "the private words")
+    shared = write(session.agent, "shared-key", "the shared words", scope="space")
+    listed = viewer.get(page("agentmemory_memory_changelist")).content.decode()
+    one = viewer.get(page("agentmemory_memory_change", private.pk)).content.decode()
+    open_one = viewer.get(page("agentmemory_memory_change", shared.pk)).content.decode()
+    conversation = viewer.get(page("agentmemory_session_change", session.pk)).content.decode()
+    found = viewer.get(page("agentmemory_memory_changelist"), {"q": "private words"}).content.decode()
+
+    assert "private words" not in listed + one
+    assert "shared words" in listed
+    assert "shared words" in open_one
+    assert "act-edit" not in one + open_one
+    assert "An answer." not in conversation
+    assert "private-key" not in found
+    assert viewer.get(act("memory", "edit", private)).status_code == 403
+    assert viewer.get(page("agentmemory_token_add")).status_code == 403
+
+
+def test_t3_a_token_is_shown_once_and_its_digest_never(operator: Client, agent: Agent) -> None:
+    values = {"space": agent.space_id, "agent": agent.handle, "name": "laptop"}
+
+    answer = operator.post(page("agentmemory_token_add"), values)
+    token = Token.objects.get()
+    text = answer.content.decode()
+    later = "".join(
+        operator.get(where).content.decode()
+        for where in (page("agentmemory_token_changelist"), page("agentmemory_token_change", token.pk))
+    )
+
+    plain = next(word for word in text.replace("<", " ").replace(">", " ").split() if word.startswith("amt_"))
+    assert token.agent == agent
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert plain not in later
+    assert token.digest not in later + text
+
+
+def test_t3_a_token_is_revoked_with_a_reason(operator: Client, agent: Agent) -> None:
+    operator.post(page("agentmemory_token_add"), {"space": agent.space_id})
+    token = Token.objects.get()
+
+    operator.post(act("token", "revoke", token), {"reason": "lost"})
+
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+
+
+def test_a_token_for_an_agent_that_is_not_there_is_refused(operator: Client, agent: Agent) -> None:
+    answer = operator.post(page("agentmemory_token_add"), {"space": agent.space_id, "agent": "nobody"})
+
+    assert answer.status_code == 422
+    assert not Token.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["pause", "archive"])
+def test_t4_an_agent_is_stopped_and_brought_back(operator: Client, agent: Agent, name: str) -> None:
+    back = {"pause": "resume", "archive": "restore"}[name]
+
+    operator.post(act("agent", name, agent), {"reason": "for a while"})
+    agent.refresh_from_db()
+    assert agent.archived_at is not None or agent.status == "paused"
+
+    operator.post(act("agent", back, agent), {"reason": "again"})
+    agent.refresh_from_db()
+    assert (agent.archived_at, agent.status) == (None, "active")
+
+
+def test_a_provider_shows_whether_its_key_is_present_and_never_the_key(operator: Client, settings: Any) -> None:
+    settings.AGENTMEMORY_PROVIDER_KEYS = {"ANTHROPIC_API_KEY": "sk-the-key"}
+    provider = ProviderFactory.create()
+    offline = ProviderFactory.create(kind="offline", key_variable="")
+
+    listed = operator.get(page("agentmemory_provider_changelist")).content.decode()
+    one = operator.get(page("agentmemory_provider_change", provider.pk)).content.decode()
+    what = operator.get(page("agentmemory_provider_change", offline.pk)).content.decode()
+
+    assert "key present" in listed
+    assert "sk-the-key" not in listed + one
+    assert "without a model" in what
+
+
+def test_ids_that_are_none_are_not_found(operator: Client) -> None:
+    assert operator.get(page("agentmemory_memory_change", "nonsense")).status_code == 404
+    assert operator.get(page("agentmemory_session_change", "nonsense")).status_code == 404
+    assert operator.get(page("agentmemory_memory_act", "edit") + "?ids=nonsense").status_code == 404
+    assert operator.get(page("agentmemory_memory_act", "nonsense") + "?ids=1").status_code == 404
+
+
+def test_an_answer_never_leads_to_another_site(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "c")
+
+    answer = operator.post(act("memory", "pin", memory) + "&next=//evil.example/", {"reason": "why not"})
+
+    assert answer.headers["Location"] == page("agentmemory_memory_change", memory.pk)

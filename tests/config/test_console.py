@@ -1,0 +1,176 @@
+"""The start page, the sidebar, the groups: what spans the apps of the console."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.core.cache import cache
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from agentmemory.models import Memory, Provider, Session
+from agentmemory.services import transcripts
+from config import groups
+from distillation.models import Cursor, DistillationPass
+from sessions_exec.models import Heartbeat, TaskRun, Tick
+from tests.factories import AgentFactory, MemoryFactory, ProviderFactory
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(autouse=True)
+def fresh_charts() -> None:
+    cache.clear()
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+@pytest.fixture
+def waiting() -> Session:
+    """A finished turn that nobody has distilled yet."""
+    session, _ = transcripts.adopt(agent=AgentFactory.create(), name="s1")
+    said = [
+        transcripts.NewMessage(uid="u1", type="user", content="words"),
+        transcripts.NewMessage(uid="r1", type="result", content=""),
+    ]
+    transcripts.append(session=session, messages=said)
+    return session
+
+
+def start(client: Client) -> str:
+    answer = client.get(reverse("admin:index"))
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_the_start_page_of_an_empty_installation_says_what_to_do(operator: Client) -> None:
+    text = start(operator)
+
+    assert "Nothing needs you." in text
+    assert "import_transcripts" in text
+
+
+def test_a_red_band_says_that_no_cluster_runs_until_one_does(operator: Client) -> None:
+    assert "python manage.py worker" in start(operator)
+
+    Heartbeat.objects.create(worker="host:1:x", host="host", pid=1)
+
+    assert 'id="no-heartbeat"' not in start(operator)
+
+
+def test_d26_the_start_page_tells_the_oldest_turn_that_waits_and_why(operator: Client, waiting: Session) -> None:
+    Cursor.objects.filter(session=waiting).update(
+        due_since=timezone.now() - timedelta(hours=5),
+        failures=2,
+        next_attempt_at=timezone.now() + timedelta(hours=1),
+        last_error=HOSTILE,
+    )
+
+    text = start(operator)
+
+    assert "5 h" in text
+    assert "2nd failure" in text
+    assert "1 backing off" in text
+    assert HOSTILE not in text
+
+
+def test_the_start_page_counts_failures_and_tokens_of_today(operator: Client, waiting: Session) -> None:
+    cursor = Cursor.objects.get(session=waiting)
+    row = {"space": cursor.space, "agent": cursor.agent, "session_name": HOSTILE, "start": 0, "end": 2}
+    DistillationPass.objects.create(**row, epoch=1, outcome="failed", input_tokens=1200, output_tokens=34)
+    DistillationPass.objects.create(
+        **row, epoch=2, outcome="failed", input_tokens=5000, started_at=timezone.now() - timedelta(days=2)
+    )
+
+    text = start(operator)
+
+    assert "1\u202f234" in text
+    assert "of 1 today" in text
+    assert HOSTILE not in text
+
+
+def test_what_only_a_person_can_settle_is_listed(operator: Client) -> None:
+    provider = ProviderFactory.create(name="glm")
+    Provider.objects.filter(pk=provider.pk).update(
+        paused_until=timezone.now() + timedelta(hours=1), paused_reason=HOSTILE
+    )
+    curated = MemoryFactory.create(key="port", content="8443")
+    Memory.objects.create(
+        space=curated.space, owner=curated.owner, origin="distilled", key="port", content="443", created_by="pass:1"
+    )
+
+    text = start(operator)
+
+    assert "Provider glm" in text
+    assert "port: the curated and the distilled memory disagree" in text
+    assert HOSTILE not in text
+
+
+def test_charts_have_a_table_under_them(operator: Client) -> None:
+    MemoryFactory.create()
+
+    text = start(operator)
+
+    assert f"<td>{timezone.now():%Y-%m-%d}</td>" in text
+    assert 'class="chart"' in text
+
+
+def test_nothing_on_a_page_comes_from_another_host(operator: Client, waiting: Session) -> None:
+    for where in ("index", "agentmemory_memory_changelist", "distillation_cursor_changelist"):
+        text = operator.get(reverse(f"admin:{where}")).content.decode()
+        assert 'src="http' not in text
+        assert 'rel="stylesheet" href="http' not in text
+
+
+def test_the_sidebar_shows_what_its_user_may_see(client: Client, waiting: Session) -> None:
+    user = User.objects.create_user("mem", is_staff=True)
+    client.force_login(user)
+    assert "Waiting" not in start(client)
+
+    user.groups.add(Group.objects.get(name=groups.VIEWERS))
+
+    text = start(client)
+    assert "Waiting" in text
+    assert "Users" not in text
+
+
+def test_the_groups_are_made_and_made_again_without_harm() -> None:
+    groups.ensure()
+
+    operators = Group.objects.get(name=groups.OPERATORS).permissions
+    viewers = Group.objects.get(name=groups.VIEWERS).permissions
+    assert operators.filter(codename="read_private_content").count() == 1
+    assert not viewers.exclude(codename__startswith="view_").exists()
+
+
+def test_the_queues_own_pages_are_gone_since_their_rows_are_not_for_editing() -> None:
+    assert not [model for model in admin.site._registry if model._meta.app_label == "django_q"]
+
+
+def test_the_task_cluster_page_shows_who_is_alive_and_what_runs(operator: Client) -> None:
+    where = reverse("admin:sessions_exec_heartbeat_changelist")
+    assert "python manage.py worker" in operator.get(where).content.decode()
+    Heartbeat.objects.create(worker="host:1:x", host="host", pid=1, restarts=2, last_restart_reason=HOSTILE)
+    TaskRun.objects.create(function="distillation.tasks.distil_agent", argument=HOSTILE, worker="host:1:x", pid=1)
+    Tick.objects.create(name="coordinator", outcome=HOSTILE)
+
+    text = operator.get(where).content.decode()
+
+    assert "alive" in text
+    assert "distil_agent" in text
+    assert HOSTILE not in text
+
+
+@pytest.mark.parametrize("name", ["auth_user_changelist", "auth_group_changelist", "auth_user_add"])
+def test_accounts_have_their_pages(operator: Client, name: str) -> None:
+    assert operator.get(reverse(f"admin:{name}")).status_code == 200

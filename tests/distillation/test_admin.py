@@ -1,0 +1,219 @@
+"""The operators' pages of distillation: what waits and why, what each pass was shown and made of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from agentmemory.models import Agent
+from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.services import distilling
+from tests.distillation.conftest import Tell, cursor_of
+
+pytestmark = pytest.mark.django_db
+
+HOSTILE = "<script>alert(1)</script>"
+TOLD = "Remember: the staging system listens on port 8443."
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+@pytest.fixture
+def viewer(client: Client) -> Client:
+    user = User.objects.create_user("vic", is_staff=True)
+    user.groups.add(Group.objects.get(name="Viewers"))
+    client.force_login(user)
+    return client
+
+
+def page(name: str, *args: Any) -> str:
+    return reverse(f"admin:distillation_{name}", args=args)
+
+
+def act(name: str, *cursors: Cursor) -> str:
+    return page("cursor_act", name) + "?ids=" + ",".join(str(cursor.pk) for cursor in cursors)
+
+
+def failed(cursor: Cursor) -> DistillationPass:
+    """A cursor that backs off after an error full of markup, and the pass that failed."""
+    Cursor.objects.filter(pk=cursor.pk).update(
+        failures=3, next_attempt_at=timezone.now() + timedelta(hours=2), last_error=f"{HOSTILE}\nmore of it"
+    )
+    return DistillationPass.objects.create(
+        space=cursor.space,
+        agent=cursor.agent,
+        cursor=cursor,
+        session=cursor.session,
+        session_name=cursor.session.name,
+        epoch=999,
+        start=0,
+        end=2,
+        shown=[1],
+        outcome="failed",
+        failure="malformed",
+        error=HOSTILE,
+        answer=f"no JSON {HOSTILE}",
+        refused=[{"key": HOSTILE, "reason": HOSTILE}],
+    )
+
+
+def test_what_waits_is_listed_with_its_state_and_reason(operator: Client, tell: Tell) -> None:
+    tell(TOLD, name="waits")
+    failed(cursor_of(tell(TOLD, name="fails")))
+    blocked = cursor_of(tell(TOLD, name="blocked"))
+    Cursor.objects.filter(pk=blocked.pk).update(waits_for="blocked: provider glm paused")
+
+    text = operator.get(page("cursor_changelist")).content.decode()
+
+    for words in ("backing off", "3rd failure", "blocked", "provider glm paused", "due", "0 of 2", "Run now"):
+        assert words in text
+    assert HOSTILE not in text
+
+
+@pytest.mark.parametrize(
+    ("waiting", "shown"),
+    [("backing_off", {"fails"}), ("behind", {"waits", "fails"}), ("idle", set()), ("running", set())],
+)
+def test_what_waits_is_filtered(operator: Client, tell: Tell, waiting: str, shown: set[str]) -> None:
+    tell(TOLD, name="waits")
+    failed(cursor_of(tell(TOLD, name="fails")))
+
+    text = operator.get(page("cursor_changelist"), {"waiting": waiting}).content.decode()
+
+    assert {name for name in ("waits", "fails") if f">{name}<" in text} == shown
+
+
+def test_a_list_asks_no_query_for_each_row(operator: Client, tell: Tell) -> None:
+    def queries() -> int:
+        with CaptureQueriesContext(connection) as found:
+            for model in ("cursor", "distillationpass", "quarantine"):
+                assert operator.get(page(f"{model}_changelist")).status_code == 200
+        return len(found)
+
+    def fill(count: int, start: int) -> None:
+        for n in range(start, start + count):
+            cursor = cursor_of(tell(TOLD, name=f"s{n}"))
+            failed(cursor)
+            Quarantine.objects.create(
+                space=cursor.space, agent=cursor.agent, cursor=cursor, uid="u1", seq=1, failures=3, error=HOSTILE
+            )
+
+    fill(2, 0)
+    few = queries()
+    fill(8, 2)
+    assert queries() == few
+
+
+def test_d24_run_now_is_asked_with_a_reason_and_done_by_the_service(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+
+    assert operator.get(act("run-now", cursor)).status_code == 200
+    assert operator.post(act("run-now", cursor), {"reason": ""}).status_code == 422
+    cursor.refresh_from_db()
+    assert cursor.requested_at is None
+
+    assert operator.post(act("run-now", cursor), {"reason": "I want to see it"}).status_code == 302
+    cursor.refresh_from_db()
+    assert cursor.requested_at is not None or cursor.enqueued_at is not None
+
+
+def test_d24_clearing_the_backoff_makes_it_due(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    failed(cursor)
+
+    operator.post(act("clear-backoff", cursor), {"reason": "the provider is well again"})
+
+    cursor.refresh_from_db()
+    assert (cursor.failures, cursor.next_attempt_at) == (0, None)
+
+
+def test_one_cursor_shows_its_passes_and_its_last_error(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    row = failed(cursor)
+
+    text = operator.get(page("cursor_change", cursor.pk)).content.decode()
+
+    assert page("distillationpass_change", row.pk) in text
+    assert "more of it" in text
+    assert HOSTILE not in text
+    assert operator.get(page("cursor_change", 0)).status_code == 404
+
+
+def test_a_pass_shows_its_window_its_prompt_and_what_became_of_it(operator: Client, tell: Tell) -> None:
+    tell(TOLD, f"Please always {HOSTILE} run the tests before a commit.")
+    distilling.run_due()
+    row = DistillationPass.objects.get(outcome="applied")
+
+    text = operator.get(page("distillationpass_change", row.pk)).content.decode()
+
+    assert "port 8443" in text
+    assert "what was shown" in text.lower()
+    assert f"messages {row.start + 1} to {row.end}" in text
+    assert reverse("admin:agentmemory_memory_change", args=[row.written[0]["memory"]]) in text
+    assert HOSTILE not in text
+
+
+def test_d7_a_failed_pass_shows_its_answer_as_it_came(operator: Client, tell: Tell) -> None:
+    row = failed(cursor_of(tell(TOLD)))
+
+    listed = operator.get(page("distillationpass_changelist"), {"outcome__exact": "failed"}).content.decode()
+    text = operator.get(page("distillationpass_change", row.pk)).content.decode()
+
+    assert "no JSON object" in text
+    assert "malformed" in text
+    assert HOSTILE not in text + listed
+
+
+def test_a_pass_whose_session_is_gone_is_still_shown(operator: Client, tell: Tell) -> None:
+    row = failed(cursor_of(tell(TOLD)))
+    DistillationPass.objects.filter(pk=row.pk).update(session=None, cursor=None)
+
+    assert "the window with it" in operator.get(page("distillationpass_change", row.pk)).content.decode()
+
+
+def test_a_conversation_says_how_far_it_is_distilled(operator: Client, tell: Tell) -> None:
+    session = tell(TOLD)
+    distilling.run_due()
+
+    text = operator.get(reverse("admin:agentmemory_session_change", args=[session.pk])).content.decode()
+
+    assert "distilled to here" in text
+    assert "distilled to the last finished turn" in text
+
+
+def test_a_viewer_sees_figures_and_no_content(viewer: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    row = failed(cursor)
+
+    text = viewer.get(page("distillationpass_change", row.pk)).content.decode()
+    listed = viewer.get(page("cursor_changelist")).content.decode()
+
+    assert "8443" not in text
+    assert "no JSON" not in text
+    assert "Run now" not in listed
+    assert viewer.post(act("run-now", cursor), {"reason": "x"}).status_code == 403
+
+
+def test_a_message_in_quarantine_leads_to_its_conversation(operator: Client, tell: Tell, agent: Agent) -> None:
+    cursor = cursor_of(tell(TOLD))
+    held = Quarantine.objects.create(
+        space=cursor.space, agent=agent, cursor=cursor, uid="u1", seq=1, failures=3, error=HOSTILE
+    )
+
+    text = operator.get(page("quarantine_change", held.pk)).content.decode()
+
+    assert "at=1#m1" in text
+    assert "quarantined" in text
+    assert HOSTILE not in text
