@@ -1,0 +1,210 @@
+"""T2, M4: whoever has no business with a row gets nothing of it, through any call there is.
+
+Each call of the OpenAPI document has its case here; a new call without one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentmemory.models import Memory, MemoryEvent, Message, Session, Token
+from agentmemory.services import spaces, tokens
+from distillation.models import Cursor
+from tests.factories import AgentFactory, SpaceFactory
+from tests.support.clients import Api, of_agent, of_space, result, user
+
+CANARY = "zqcanary"
+KEY = f"{CANARY}-key"
+SESSION = f"{CANARY}-session"
+UID = f"{CANARY}-uid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A call that names what is not its caller's. `answers` are the statuses that tell nothing."""
+
+    path: str
+    body: Any = None
+    answers: frozenset[int] = frozenset({404})
+
+
+NOTHING_FOUND = frozenset({200})
+OF_ITS_OWN = frozenset({201, 422})
+"""It makes a row of its caller's own (422: a space token names no owner)."""
+
+CASES: dict[tuple[str, str], Case] = {
+    ("put", "/memories/{key}"): Case(
+        path=f"/memories/{KEY}", body={"content": "x", "scope": "mine"}, answers=OF_ITS_OWN
+    ),
+    ("get", "/memories/{key}"): Case(path=f"/memories/{KEY}"),
+    ("delete", "/memories/{key}"): Case(path=f"/memories/{KEY}", answers=NOTHING_FOUND),
+    ("get", "/memories"): Case(path="/memories?limit=500", answers=NOTHING_FOUND),
+    ("get", "/search"): Case(path=f"/search?q={CANARY}&limit=50&explain=true", answers=NOTHING_FOUND),
+    ("get", "/context"): Case(path="/context?q=fox", answers=NOTHING_FOUND),
+    ("get", "/history/{id}"): Case(path="/history/{memory}"),
+    ("post", "/batch"): Case(
+        path="/batch", body={"memories": [{"key": KEY, "content": "x", "scope": "mine"}]}, answers=NOTHING_FOUND
+    ),
+    ("put", "/sessions/{id}"): Case(path=f"/sessions/{SESSION}", answers=OF_ITS_OWN),
+    ("get", "/sessions"): Case(path="/sessions?limit=500", answers=NOTHING_FOUND),
+    ("get", "/sessions/{id}"): Case(path=f"/sessions/{SESSION}"),
+    ("delete", "/sessions/{id}"): Case(path=f"/sessions/{SESSION}"),
+    ("post", "/sessions/{id}/messages"): Case(
+        path=f"/sessions/{SESSION}/messages", body={"messages": [user(UID, "other")]}
+    ),
+    ("get", "/sessions/{id}/messages"): Case(path=f"/sessions/{SESSION}/messages"),
+    ("patch", "/sessions/{id}/messages/{uid}"): Case(
+        path=f"/sessions/{SESSION}/messages/{UID}", body={"delivery": "failed"}
+    ),
+    ("post", "/sessions/{id}/retractions"): Case(path=f"/sessions/{SESSION}/retractions", body={"uids": [UID]}),
+    ("post", "/sessions/{id}/rewind"): Case(path=f"/sessions/{SESSION}/rewind", body={"after_uid": UID}),
+    ("post", "/sessions/{id}/distill"): Case(path=f"/sessions/{SESSION}/distill"),
+    ("get", "/distillation"): Case(path="/distillation?limit=500", answers=NOTHING_FOUND),
+}
+
+
+@pytest.fixture
+def victim(db: None) -> Api:
+    api = of_agent(AgentFactory.create(space=SpaceFactory.create(slug="acme"), handle="ada"))
+    api.write(KEY, f"The fox {CANARY}.", tags=[CANARY])
+    api.say(SESSION, user(UID, f"The fox {CANARY}."), result("r1"))
+    return api
+
+
+def neighbour(victim: Api) -> Api:
+    """Another agent of the same space."""
+    assert victim.space is not None
+    return of_agent(spaces.ensure_agent(victim.space, "grace"))
+
+
+def namesake(victim: Api) -> Api:
+    """An agent of the same handle, in another space."""
+    return of_agent(AgentFactory.create(handle="ada"))
+
+
+def foreign_space(victim: Api) -> Api:
+    """Somebody trusted for another space."""
+    return of_space(AgentFactory.create(handle="ada").space)
+
+
+def revoked(victim: Api) -> Api:
+    assert victim.agent is not None
+    api = of_agent(victim.agent)
+    tokens.revoke(token_id=Token.objects.latest("pk").pk)
+    return api
+
+
+def expired(victim: Api) -> Api:
+    assert victim.agent is not None
+    api = of_agent(victim.agent)
+    newest = Token.objects.latest("pk")
+    Token.objects.filter(pk=newest.pk).update(created_at="2020-01-01T00:00:00Z", expires_at="2020-01-02T00:00:00Z")
+    return api
+
+
+def archived_agent(victim: Api) -> Api:
+    assert victim.space is not None
+    gone = spaces.ensure_agent(victim.space, "gone")
+    api = of_agent(gone)
+    spaces.archive_agent(agent_id=gone.pk)
+    return api
+
+
+def archived_space(victim: Api) -> Api:
+    agent = AgentFactory.create()
+    api = of_agent(agent)
+    spaces.archive(space_id=agent.space_id)
+    return api
+
+
+def nobody(victim: Api) -> Api:
+    return Api(token=None)
+
+
+def state(api: Api) -> list[list[dict[str, Any]]]:
+    """Every row of the victim, in every column."""
+    assert api.agent is not None
+    owned = (
+        Memory.objects.filter(owner=api.agent),
+        MemoryEvent.objects.filter(owner=api.agent),
+        Session.objects.filter(agent=api.agent),
+        Message.objects.filter(session__agent=api.agent),
+        Cursor.objects.filter(agent=api.agent),
+    )
+    return [list(rows.order_by("pk").values()) for rows in owned]
+
+
+def test_every_call_has_a_case(client: Client) -> None:
+    document = client.get("/api/v1/openapi.json").json()
+    calls = {
+        (method, path.removeprefix("/api/v1")) for path, methods in document["paths"].items() for method in methods
+    }
+    assert calls == set(CASES)
+
+
+def call(api: Api, method: str, case: Case) -> Any:
+    memory = Memory.objects.get(key=KEY, content__contains=CANARY)
+    return api.call(method.upper(), case.path.replace("{memory}", str(memory.pk)), case.body)
+
+
+def without_echo(text: str) -> str:
+    """What an answer says, without the names that the call itself brought along."""
+    for name in (KEY, SESSION, UID):
+        text = text.replace(name, "")
+    return text
+
+
+@pytest.mark.parametrize("stranger", [neighbour, namesake, foreign_space])
+@pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
+def test_m4_a_foreign_token_learns_and_changes_nothing(
+    victim: Api, stranger: Callable[[Api], Api], named: tuple[str, str]
+) -> None:
+    case = CASES[named]
+    before = state(victim)
+    answer = call(stranger(victim), named[0], case)
+    assert answer.status in case.answers, answer
+    assert CANARY not in without_echo(answer.text)
+    assert "fox" not in answer.text
+    assert state(victim) == before
+    if named[0] == "get" and case.answers == NOTHING_FOUND:
+        assert answer.body.get("items", []) == []
+        assert answer.body.get("core", []) == []
+
+
+@pytest.mark.parametrize("stranger", [revoked, expired, archived_agent, archived_space, nobody])
+@pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
+def test_t3_a_token_that_is_not_valid_gets_401_everywhere(
+    victim: Api, stranger: Callable[[Api], Api], named: tuple[str, str]
+) -> None:
+    before = state(victim)
+    answer = call(stranger(victim), named[0], CASES[named])
+    assert answer.status == 401
+    assert CANARY not in answer.text
+    assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+    assert state(victim) == before
+
+
+@pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
+def test_the_victim_itself_would_be_answered(victim: Api, named: tuple[str, str]) -> None:
+    """Without this, a case whose path is wrong would find nothing for anybody."""
+    answer = call(victim, named[0], CASES[named])
+    assert answer.status in {200, 201, 202, 409}, answer
+
+
+@pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
+def test_a_token_of_another_space_gains_nothing_by_asking_for_all(victim: Api, named: tuple[str, str]) -> None:
+    case = CASES[named]
+    before = state(victim)
+    stranger = foreign_space(victim)
+    for query in ("scope=all", "owner=ada", "scope=mine&owner=ada"):
+        asked = Case(path=f"{case.path}{'&' if '?' in case.path else '?'}{query}", body=case.body)
+        answer = call(stranger, named[0], asked)
+        assert answer.status in {200, 201, 404, 409, 422}, answer
+        assert CANARY not in without_echo(answer.text)
+        assert "fox" not in answer.text
+    assert state(victim) == before
