@@ -170,8 +170,7 @@ def _subtype(record: lines.Object, message: lines.Object, content: base.Content)
 def _is_tool_result(content: base.Content) -> bool:
     """Whether there is nothing but results of tools in it; words beside them are somebody's."""
     blocks = () if isinstance(content, str) else content
-    kinds = {block.get("type") if isinstance(block, dict) else "text" for block in blocks}
-    return kinds == {"tool_result"}
+    return bool(blocks) and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
 
 
 def _sidechain(record: lines.Object) -> str:
