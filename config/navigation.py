@@ -76,6 +76,7 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
                 route="sessions_exec_heartbeat",
                 needs="sessions_exec.view_heartbeat",
             ),
+            Item(title="Activity", icon="history", route="agentmemory_activity", needs="agentmemory.view_activity"),
             Item(title="Users", icon="person", route="auth_user", needs="auth.view_user"),
             Item(title="Groups", icon="group", route="auth_group", needs="auth.view_group"),
         ),

@@ -123,7 +123,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
         if not self.may_act(request):
             raise PermissionDenied
         act = next((act for act in self.acts if act.name == name), None)
-        rows = self._subjects(request.GET.get("ids", ""))
+        rows = self._subjects(request, request.GET.get("ids", ""))
         if act is None or not rows:
             raise Http404
         form = act.form(request.POST if request.method == "POST" else None, initial=request.GET.dict(), subjects=rows)
@@ -135,7 +135,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
             "title": act.label,
             "opts": self.opts,
             "act": act,
-            "rows": rows,
+            "names": [self.named(row) for row in rows],
             "form": form,
             "back": self._next(request, rows),
         }
@@ -144,11 +144,14 @@ class ActingAdmin(ConsoleAdmin[Row]):
     def _act_route(self) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_act"
 
-    def _subjects(self, ids: str) -> list[Row]:
+    def named(self, row: Row) -> str:
+        """What a row is called where it is acted upon."""
+        return str(row)
+
+    def _subjects(self, request: HttpRequest, ids: str) -> list[Row]:
         wanted = [part for part in ids.split(",") if part][:MOST_ROWS]
         try:
-            found: QuerySet[Row] = self.model._default_manager.filter(pk__in=wanted)
-            return list(found)
+            return list(self.get_queryset(request).filter(pk__in=wanted))
         except (ValueError, ValidationError):
             return []
 
@@ -163,7 +166,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
             try:
                 said = act.run(row, asked)
             except AgentMemoryError as error:
-                messages.error(request, f"{row}: {error}")
+                messages.error(request, f"{self.named(row)}: {error}")
             else:
                 done.append(row)
                 if len(rows) == 1:

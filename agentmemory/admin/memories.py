@@ -141,6 +141,8 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         self._private = permissions.reads_private(request)
+        if self._private and self.has_view_permission(request):
+            permissions.note_list(request, Memory)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="Memory", ordering="key")
@@ -201,6 +203,8 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             "readable": readable,
             "hidden": permissions.HIDDEN,
         }
+        if readable and memory.owner_id is not None:
+            permissions.note_look(request, memory, memory.space)
         if readable:
             context |= self._readable(memory, self.may_act(request))
         return TemplateResponse(request, "console/memory.html", context)

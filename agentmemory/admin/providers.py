@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import admin
@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentmemory.admin.base import ConsoleAdmin
+from agentmemory.admin.setup import ReasonForm, SetUpAdmin
 from agentmemory.console import figures, labels
 from agentmemory.errors import Invalid
 from agentmemory.models import Provider
@@ -26,13 +26,7 @@ _KINDS = {
 }
 
 
-if TYPE_CHECKING:
-    RowForm = forms.ModelForm[Provider]
-else:
-    RowForm = forms.ModelForm
-
-
-class ProviderForm(RowForm):
+class ProviderForm(ReasonForm):
     """An address that may not be called is refused here already."""
 
     def clean_address(self) -> str:
@@ -46,7 +40,7 @@ class ProviderForm(RowForm):
 
 
 @admin.register(Provider)
-class ProviderAdmin(ConsoleAdmin[Provider]):
+class ProviderAdmin(SetUpAdmin[Provider]):
     form = ProviderForm
     list_display = ("name", "what", "state", "key_state", "default_model", "priced", "address")
     search_fields = ("name", "address")
@@ -71,8 +65,9 @@ class ProviderAdmin(ConsoleAdmin[Provider]):
         # Rows name a provider by its name as well.
         return self.readonly_fields if obj is None else (*self.readonly_fields, "name")
 
-    def get_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
-        return self.fields if obj else tuple(name for name in self.fields if name not in self.readonly_fields)
+    def get_fields(self, request: HttpRequest, obj: Provider | None = None) -> list[Any]:
+        fields = super().get_fields(request, obj)
+        return fields if obj else [name for name in fields if name not in self.readonly_fields]
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name == "address":

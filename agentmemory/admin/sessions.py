@@ -92,6 +92,8 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
         session = self.get_queryset(request).select_related("space", "agent").filter(pk=_number(object_id)).first()
         if session is None:
             raise Http404
+        if permissions.reads_private(request):
+            permissions.note_look(request, session, session.space)
         first = max(1, _number(request.GET.get("from")) or _number(request.GET.get("at")) - LEAD)
         context = {
             **self.admin_site.each_context(request),

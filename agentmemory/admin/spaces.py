@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -13,39 +13,45 @@ from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.admin.setup import SetUpAdmin
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Space
-from agentmemory.services import spaces
+from agentmemory.services import records, spaces
 
 
 def _archive(space: Space, asked: Asked) -> str:
-    spaces.archive(space_id=space.pk)
+    _on_record("archive", lambda: spaces.archive(space_id=space.pk), space, asked)
     return f"{space} is archived: hidden and stopped, with its agents and tokens."
 
 
 def _restore(space: Space, asked: Asked) -> str:
-    spaces.restore(space_id=space.pk)
+    _on_record("restore", lambda: spaces.restore(space_id=space.pk), space, asked)
     return f"{space} is back as it was."
 
 
 def _archive_agent(agent: Agent, asked: Asked) -> str:
-    spaces.archive_agent(agent_id=agent.pk)
+    _on_record("archive", lambda: spaces.archive_agent(agent_id=agent.pk), agent, asked)
     return f"{agent} is archived: hidden and stopped, its tokens too."
 
 
 def _restore_agent(agent: Agent, asked: Asked) -> str:
-    spaces.restore_agent(agent_id=agent.pk)
+    _on_record("restore", lambda: spaces.restore_agent(agent_id=agent.pk), agent, asked)
     return f"{agent} is back as it was."
 
 
 def _pause(agent: Agent, asked: Asked) -> str:
-    spaces.pause_agent(agent_id=agent.pk)
+    _on_record("pause", lambda: spaces.pause_agent(agent_id=agent.pk), agent, asked)
     return f"The distillation of {agent} is paused."
 
 
 def _resume(agent: Agent, asked: Asked) -> str:
-    spaces.resume_agent(agent_id=agent.pk)
+    _on_record("resume", lambda: spaces.resume_agent(agent_id=agent.pk), agent, asked)
     return f"The distillation of {agent} goes on."
+
+
+def _on_record(act: str, run: Callable[[], None], row: Space | Agent, asked: Asked) -> None:
+    space = row if isinstance(row, Space) else row.space
+    records.acted(act, run, who=str(asked.author), target=row, reason=asked.reason, space=space)
 
 
 def _stands(row: Space | Agent) -> bool:
@@ -122,7 +128,7 @@ class StandingFilter(filters.ChoiceFilter):
 
 
 @admin.register(Space)
-class SpaceAdmin(ActingAdmin[Space]):
+class SpaceAdmin(SetUpAdmin[Space]):
     acts: ClassVar[Sequence[Act]] = _SPACE_ACTS
     list_display = ("slug", "name", "state", "default_model", "budget", "made")
     search_fields = ("slug", "name")
@@ -152,7 +158,7 @@ class SpaceAdmin(ActingAdmin[Space]):
 
 
 @admin.register(Agent)
-class AgentAdmin(ActingAdmin[Agent]):
+class AgentAdmin(SetUpAdmin[Agent]):
     acts: ClassVar[Sequence[Act]] = _AGENT_ACTS
     list_display = ("handle", "name", "space", "state", "provider", "model", "looks", "made")
     list_select_related = ("space", "provider")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
@@ -16,15 +17,16 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
-from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.authorship import Author
 from agentmemory.console import figures, labels
 from agentmemory.errors import Invalid
 from agentmemory.models import Agent, Space, Token
-from agentmemory.services import tokens
+from agentmemory.services import records, tokens
 
 
-class IssueForm(forms.Form):
-    """Whom the new token stands for."""
+class IssueForm(AskForm):
+    """Whom the new token stands for, and why it is made."""
 
     space = forms.ModelChoiceField(queryset=Space.objects.active(), empty_label=None)
     agent = forms.CharField(
@@ -62,8 +64,22 @@ class StateFilter(filters.ChoiceFilter):
 
 
 def _revoke(token: Token, asked: Asked) -> str:
-    tokens.revoke(token_id=token.pk)
+    run = partial(tokens.revoke, token_id=token.pk)
+    records.acted("revoke", run, who=str(asked.author), target=token, reason=asked.reason, space=token.space)
     return f"{token} is worthless from now on."
+
+
+def _issue(operator: str, asked: dict[str, Any]) -> tokens.Issued:
+    """A new token, on record with who issued it and why."""
+    values = {name: value for name, value in asked.items() if name != "reason"}
+    return records.made(
+        "issue",
+        lambda: tokens.issue(**values),
+        who=str(Author(kind="operator", name=operator)),
+        target=lambda issued: issued.token,
+        reason=asked["reason"],
+        space=asked["space"],
+    )
 
 
 @admin.register(Token)
@@ -112,7 +128,7 @@ class TokenAdmin(ActingAdmin[Token]):
         context = {**self.admin_site.each_context(request), "title": "Issue a token", "opts": self.opts, "form": form}
         if request.method == "POST" and form.is_valid():
             try:
-                issued = tokens.issue(**form.cleaned_data)
+                issued = _issue(request.user.get_username(), form.cleaned_data)
             except Invalid as error:
                 form.add_error(error.field if error.field in form.fields else None, str(error))
             else:

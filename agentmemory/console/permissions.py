@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from django.db.models import Model
 from django.http import HttpRequest
+
+from agentmemory.authorship import Author
+from agentmemory.models import Space
+from agentmemory.services import records
 
 # Made with the groups, since it belongs to no one model's pages.
 READ_PRIVATE = "agentmemory.read_private_content"
 HIDDEN = "Hidden: it needs the permission “Read private content”."
+
+
+def note_look(request: HttpRequest, row: Model, space: Space) -> None:
+    """Put on record that this operator reads the private content of a row."""
+    records.looked(who=_who(request), target=row, space=space)
+
+
+def note_list(request: HttpRequest, model: type[Model]) -> None:
+    """Put on record that this operator reads a list that shows private content."""
+    records.looked_through(who=_who(request), model=model)
+
+
+def _who(request: HttpRequest) -> str:
+    return str(Author(kind="operator", name=request.user.get_username()))
 
 
 def reads_private(request: HttpRequest) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -16,7 +17,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters, sessions
-from agentmemory.admin.acts import Act, ActingAdmin, Asked
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Session
@@ -73,6 +74,27 @@ def _clear_backoff(cursor: Cursor, asked: Asked) -> str:
     return f"{cursor.session.name} no longer waits for its next attempt."
 
 
+class PlaceForm(AskForm):
+    seq = forms.IntegerField(min_value=1, label="Message", help_text="Its number in the session.")
+
+
+def _distil_again(cursor: Cursor, asked: Asked) -> str:
+    seq: int = asked.values["seq"]
+    operations.distil_again(cursor_id=cursor.pk, seq=seq, operator=asked.operator, reason=asked.reason)
+    return f"{cursor.session.name} is distilled again from message {seq} on."
+
+
+def _skip(cursor: Cursor, asked: Asked) -> str:
+    seq: int = asked.values["seq"]
+    operations.skip_to(cursor_id=cursor.pk, seq=seq, operator=asked.operator, reason=asked.reason)
+    return f"The next pass over {cursor.session.name} begins with message {seq}."
+
+
+def _release_lease(cursor: Cursor, asked: Asked) -> str:
+    operations.release_lease(cursor_id=cursor.pk, operator=asked.operator, reason=asked.reason)
+    return f"The lease of {cursor.session.name} is free."
+
+
 @admin.register(Cursor)
 class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
     acts: ClassVar[Sequence[Act]] = (
@@ -91,6 +113,34 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             bulk=True,
             offered=lambda cursor: cursor.failures > 0 or cursor.next_attempt_at is not None,
         ),
+        Act(
+            name="distil-again",
+            label="Distil again",
+            explains="Goes back to before a message and distils from it again. Keys are updated, nothing is doubled. A "
+            "pass that runs loses its lease.",
+            run=_distil_again,
+            form=PlaceForm,
+            final="Every window from there on is paid for again.",
+            offered=lambda cursor: cursor.position > 0,
+        ),
+        Act(
+            name="skip",
+            label="Skip",
+            explains="Leaves out what lies before a message: the next pass begins with it.",
+            run=_skip,
+            form=PlaceForm,
+            final="What is left out is not distilled, unless somebody goes back to it.",
+            danger=True,
+            offered=lambda cursor: cursor.lag > 0,
+        ),
+        Act(
+            name="release-lease",
+            label="Release lease",
+            explains="Takes the lease from whoever holds it. Its pass finds the fence raised and writes nothing.",
+            run=_release_lease,
+            danger=True,
+            offered=lambda cursor: bool(cursor.holder),
+        ),
     )
     empty_line = "No session yet, so nothing waits."
     list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
@@ -107,6 +157,9 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cursor]:
         return super().get_queryset(request).select_related(*self.list_select_related)
+
+    def named(self, row: Cursor) -> str:
+        return row.session.name
 
     @admin.display(description="Session", ordering="session__name")
     def whose(self, cursor: Cursor) -> SafeString:

@@ -96,6 +96,8 @@ class PassAdmin(ReadOnlyAdmin[DistillationPass]):
         if row is None:
             raise Http404
         readable = permissions.reads_private(request)
+        if readable:
+            permissions.note_look(request, row, row.space)
         context = {
             **self.admin_site.each_context(request),
             "title": f"Pass {row.pk}",

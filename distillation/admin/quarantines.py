@@ -6,26 +6,83 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
-from agentmemory.admin.acts import Act, ActingAdmin
+from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import figures, labels, links
 from distillation.models import Quarantine
+from distillation.services import operations
+
+
+def _held(row: Quarantine) -> bool:
+    return row.state == Quarantine.State.HELD
+
+
+def _release(row: Quarantine, asked: Asked) -> str:
+    operations.release_quarantine(quarantine_id=row.pk, operator=asked.operator, reason=asked.reason)
+    return f"Message {row.seq} is tried again."
+
+
+def _dismiss(row: Quarantine, asked: Asked) -> str:
+    operations.dismiss_quarantine(quarantine_id=row.pk, operator=asked.operator, reason=asked.reason)
+    return f"Message {row.seq} is left out for good."
 
 
 @admin.register(Quarantine)
 class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
-    acts: ClassVar[Sequence[Act]] = ()
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="release",
+            label="Try again",
+            explains="Has the message tried again at once, alone. When it fails again it comes back here.",
+            run=_release,
+            bulk=True,
+            offered=_held,
+        ),
+        Act(
+            name="dismiss",
+            label="Leave out for good",
+            explains="Leaves the message out of distillation. It stays in its conversation.",
+            run=_dismiss,
+            final="It cannot be tried again from here: that takes going back to it in its session.",
+            bulk=True,
+            danger=True,
+            offered=_held,
+        ),
+    )
     empty_line = "No message is in quarantine."
-    list_display = ("message", "stated", "whose", "failures", "decided", "since")
+    list_display = ("message", "stated", "whose", "failures", "decided", "since", "row_acts")
     list_select_related = ("cursor__session", "agent")
     search_fields = ("uid", "cursor__session__name")
     list_filter = (("state", admin.ChoicesFieldListFilter), filters.word("agent", "agent__handle"))
     fields = ("message", "stated", "whose", "failures", "error", "decided", "since", "conversation")
     readonly_fields = fields
+
+    change_form_outer_before_template = "console/acts_before.html"
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        acts = self.act_links(row, request) if row else []
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
+
+    @admin.display(description="Actions")
+    def row_acts(self, row: Quarantine) -> SafeString | str:
+        return self.row_links(row, "release", "dismiss")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Quarantine]:
+        return super().get_queryset(request).select_related(*self.list_select_related)
+
+    def named(self, row: Quarantine) -> str:
+        return self.message(row)
 
     @admin.display(description="Message", ordering="seq")
     def message(self, row: Quarantine) -> str:

@@ -13,7 +13,7 @@ from django.urls import reverse
 
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
-from agentmemory.models import Agent, Memory, MemoryAccess, MemoryEvent, MemorySource, Message, Session, Token
+from agentmemory.models import Activity, Agent, Memory, MemoryAccess, MemoryEvent, MemorySource, Message, Session, Token
 from agentmemory.services import curation, memories, transcripts
 from tests.factories import AgentFactory, ProviderFactory
 
@@ -102,7 +102,7 @@ def distil(session: Session, key: str, quote: str, *, verified: bool) -> Memory:
     return memory
 
 
-LISTS = ["memory", "session", "space", "agent", "token", "provider"]
+LISTS = ["memory", "session", "space", "agent", "token", "provider", "activity"]
 
 
 @pytest.mark.parametrize("model", LISTS)
@@ -134,6 +134,8 @@ def test_a_list_asks_no_query_for_each_row(operator: Client, model: str) -> None
         return len(found)
 
     fill(2)
+    # The first look is put on record.
+    queries()
     few = queries()
     fill(10)
     assert queries() == few
@@ -343,7 +345,7 @@ def test_a_viewer_sees_no_private_content_and_no_dead_buttons(viewer: Client, se
 
 
 def test_t3_a_token_is_shown_once_and_its_digest_never(operator: Client, agent: Agent) -> None:
-    values = {"space": agent.space_id, "agent": agent.handle, "name": "laptop"}
+    values = {"space": agent.space_id, "agent": agent.handle, "name": "laptop", "reason": "for ada"}
 
     answer = operator.post(page("agentmemory_token_add"), values)
     token = Token.objects.get()
@@ -361,7 +363,7 @@ def test_t3_a_token_is_shown_once_and_its_digest_never(operator: Client, agent: 
 
 
 def test_t3_a_token_is_revoked_with_a_reason(operator: Client, agent: Agent) -> None:
-    operator.post(page("agentmemory_token_add"), {"space": agent.space_id})
+    operator.post(page("agentmemory_token_add"), {"space": agent.space_id, "reason": "for ada"})
     token = Token.objects.get()
 
     operator.post(act("token", "revoke", token), {"reason": "lost"})
@@ -371,7 +373,9 @@ def test_t3_a_token_is_revoked_with_a_reason(operator: Client, agent: Agent) -> 
 
 
 def test_a_token_for_an_agent_that_is_not_there_is_refused(operator: Client, agent: Agent) -> None:
-    answer = operator.post(page("agentmemory_token_add"), {"space": agent.space_id, "agent": "nobody"})
+    answer = operator.post(
+        page("agentmemory_token_add"), {"space": agent.space_id, "agent": "nobody", "reason": "for ada"}
+    )
 
     assert answer.status_code == 422
     assert not Token.objects.exists()
@@ -417,3 +421,76 @@ def test_an_answer_never_leads_to_another_site(operator: Client, agent: Agent) -
     answer = operator.post(act("memory", "pin", memory) + "&next=//evil.example/", {"reason": "why not"})
 
     assert answer.headers["Location"] == page("agentmemory_memory_change", memory.pk)
+
+
+def test_every_act_is_in_the_activity_with_who_and_why(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "c")
+    operator.post(act("memory", "pin", memory), {"reason": "=pinned"})
+    operator.post(act("agent", "pause", agent), {"reason": "for a while"})
+    operator.post(page("agentmemory_token_add"), {"space": agent.space_id, "reason": "for ada"})
+    operator.post(act("token", "revoke", Token.objects.get()), {"reason": "lost"})
+
+    done = {(row.who, row.target_type, row.reason) for row in Activity.objects.exclude(act="look")}
+    text = operator.get(page("agentmemory_activity_changelist")).content.decode()
+    table = b"".join(operator.get(page("agentmemory_activity_csv"))).decode()
+
+    assert done == {
+        ("operator:ada", "agentmemory.memory", "=pinned"),
+        ("operator:ada", "agentmemory.agent", "for a while"),
+        ("operator:ada", "agentmemory.token", "for ada"),
+        ("operator:ada", "agentmemory.token", "lost"),
+    }
+    assert "for a while" in text
+    assert "'=pinned" in table, "a spreadsheet would take it for a formula"
+
+
+def test_looking_at_private_content_is_in_the_activity_once(operator: Client, session: Session) -> None:
+    private = write(session.agent, "k", "c")
+    shared = write(session.agent, "s", "c", scope="space")
+
+    for _ in range(2):
+        operator.get(page("agentmemory_memory_change", private.pk))
+        operator.get(page("agentmemory_memory_change", shared.pk))
+        operator.get(page("agentmemory_session_change", session.pk))
+        operator.get(page("agentmemory_memory_changelist"))
+
+    looked = [(row.target_type, row.target_id) for row in Activity.objects.filter(act="look").order_by("id")]
+    assert looked == [
+        ("agentmemory.memory", str(private.pk)),
+        ("agentmemory.session", str(session.pk)),
+        ("agentmemory.memory", ""),
+    ]
+
+
+def test_a_viewers_look_reads_nothing_private_and_leaves_no_trace(viewer: Client, session: Session) -> None:
+    viewer.get(page("agentmemory_session_change", session.pk))
+    viewer.get(page("agentmemory_memory_changelist"))
+
+    assert not Activity.objects.exists()
+
+
+def test_the_set_up_is_changed_by_form_with_a_reason_on_record(operator: Client) -> None:
+    values = {"slug": "acme", "name": "Acme", "default_model": "", "daily_tokens": "1000"}
+    assert operator.post(page("agentmemory_space_add"), values).status_code == 200, "it asks why"
+
+    answer = operator.post(page("agentmemory_space_add"), {**values, "reason": "the first one"})
+
+    assert answer.status_code == 302
+    assert Activity.objects.get(act="create").reason == "the first one"
+
+
+def test_a_provider_at_a_private_address_is_refused(operator: Client, settings: Any) -> None:
+    settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES = False
+    values = {"name": "inner", "kind": "anthropic", "address": "http://127.0.0.1:9", "served_models": "[]"}
+
+    answer = operator.post(page("agentmemory_provider_add"), {**values, "reason": "why not"})
+
+    assert answer.status_code == 200
+    assert "private" in answer.content.decode()
+
+
+def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Agent) -> None:
+    for model, row in (("space", agent.space), ("agent", agent), ("provider", ProviderFactory.create())):
+        where = page(f"agentmemory_{model}_change", row.pk)
+        assert viewer.get(where).status_code == 200
+        assert viewer.post(where, {"reason": "x"}).status_code == 403

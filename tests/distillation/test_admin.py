@@ -217,3 +217,47 @@ def test_a_message_in_quarantine_leads_to_its_conversation(operator: Client, tel
     assert "at=1#m1" in text
     assert "quarantined" in text
     assert HOSTILE not in text
+
+
+@pytest.mark.parametrize(("name", "state"), [("release", "released"), ("dismiss", "dismissed")])
+def test_d20_a_quarantine_is_decided_with_a_reason(operator: Client, tell: Tell, name: str, state: str) -> None:
+    cursor = cursor_of(tell(TOLD))
+    held = Quarantine.objects.create(
+        space=cursor.space, agent=cursor.agent, cursor=cursor, uid="u1", seq=1, failures=3, error="refused"
+    )
+    where = page("quarantine_act", name) + f"?ids={held.pk}"
+
+    assert "message 1" in operator.get(where).content.decode()
+    operator.post(where, {"reason": "I looked at it"})
+
+    held.refresh_from_db()
+    assert (held.state, held.decided_by) == (state, "operator:ada")
+
+
+def test_d24_a_session_is_distilled_again_from_a_message(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD, TOLD))
+    distilling.run_due()
+
+    assert operator.post(act("distil-again", cursor), {"reason": "the prompt is better"}).status_code == 422
+    operator.post(act("distil-again", cursor), {"seq": "2", "reason": "the prompt is better"})
+
+    cursor.refresh_from_db()
+    assert cursor.position == 1
+
+
+def test_d24_a_place_that_cannot_be_is_told(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+
+    told = operator.post(act("skip", cursor), {"seq": "99", "reason": "why not"}, follow=True)
+
+    assert "can be skipped to" in told.content.decode()
+
+
+def test_d24_a_lease_is_taken_back(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    epoch = Cursor.objects.acquire(cursor.pk, holder="gone", seconds=300)
+
+    operator.post(act("release-lease", cursor), {"reason": "its machine is gone"})
+
+    cursor.refresh_from_db()
+    assert (cursor.holder, cursor.epoch) == ("", epoch + 1)
