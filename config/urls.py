@@ -13,5 +13,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("healthz", views.healthz),
+    path("readyz", views.readyz),
+    path("progressz", views.progressz),
     path("", RedirectView.as_view(pattern_name="admin:index")),
 ]
