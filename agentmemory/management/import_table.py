@@ -83,4 +83,5 @@ def _totals(reports: Sequence[importing.FileReport]) -> str:
     sessions = len({report.session for report in reports if report.session})
     new, known = sum(report.new for report in reports), sum(report.known for report in reports)
     skipped = sum(len(report.skipped) for report in reports)
-    return f"{sessions} sessions: {new} messages new, {known} already known, {skipped} skipped entries."
+    plural = "" if sessions == 1 else "s"
+    return f"{sessions} session{plural}: {new} messages new, {known} already known, {skipped} skipped entries."
