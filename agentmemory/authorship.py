@@ -35,3 +35,13 @@ def acting(author: Author, *, reason: str = "") -> Iterator[None]:
         yield
         with connection.cursor() as cursor:
             cursor.execute("SELECT set_config('agentmemory.author', %s, true)", [before])
+
+
+@contextmanager
+def purging() -> Iterator[None]:
+    """Let the open transaction erase, in the history too: for a purge and for redaction, and nothing else (M5)."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('agentmemory.purge', 'on', true)")
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('agentmemory.purge', '', true)")

@@ -129,7 +129,7 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
         return self.key
 
 
-_UNLESS_PURGED = "IF current_setting('agentmemory.purge', true) = 'on' THEN RETURN OLD; END IF; "
+_UNLESS_PURGED = "IF current_setting('agentmemory.purge', true) = 'on' THEN RETURN {row}; END IF; "
 
 
 class MemoryEvent(
@@ -153,12 +153,18 @@ class MemoryEvent(
     class Meta:
         ordering = ["pgh_id"]
         triggers = [
-            pgtrigger.Protect(name="history_refuses_update", operation=pgtrigger.Update),
+            pgtrigger.Trigger(
+                name="history_refuses_update",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=_UNLESS_PURGED.format(row="NEW") + "RAISE EXCEPTION 'the history of memories is never changed';",
+            ),
             pgtrigger.Trigger(
                 name="history_refuses_delete",
                 operation=pgtrigger.Delete,
                 when=pgtrigger.Before,
-                func=_UNLESS_PURGED + "RAISE EXCEPTION 'the history of memories is deleted by a purge alone';",
+                func=_UNLESS_PURGED.format(row="OLD")
+                + "RAISE EXCEPTION 'the history of memories is deleted by a purge alone';",
             ),
         ]
 

@@ -199,6 +199,18 @@ def rewind(*, session: Session, after_uid: str, guard: Guard | None = None) -> i
 
 
 @transaction.atomic
+def remove(*, session: Session, uids: Sequence[str], reason: str, guard: Guard | None = None) -> int:
+    """Delete single messages for good; their numbers are never used again (R1). Returns how many went.
+
+    Memories that rest on them are reconciled (D23).
+    """
+    session = _locked(session.pk)
+    if guard is not None:
+        guard(session)
+    return _remove(session, Message.objects.filter(session=session, uid__in=uids), reason=reason)
+
+
+@transaction.atomic
 def delete(*, session: Session, keep_memories: bool = False, guard: Guard | None = None) -> None:
     """Delete a session with its messages and its cursor (R7). Memories that rest on it are reconciled, or kept."""
     session = _locked(session.pk)

@@ -19,6 +19,7 @@ from django.utils import timezone
 from agentmemory import authorship, signals
 from agentmemory.authorship import Author
 from agentmemory.models import Memory, MemoryEvent, MemorySource, Session
+from agentmemory.querysets.memories import MemoryQuerySet
 from agentmemory.services import memories
 
 AUTHOR = Author(kind="system", name="reconciliation")
@@ -37,7 +38,10 @@ class Change:
 
 def plan(*, session: Session, uids: Sequence[str]) -> list[Change]:
     """What taking these messages back would do, without doing it."""
-    touched = _touched(session, uids)
+    return _plan(session, uids, _touched(session, uids))
+
+
+def _plan(session: Session, uids: Sequence[str], touched: Sequence[Memory]) -> list[Change]:
     sources = _sources([memory.pk for memory in touched])
     gone = set(_ids(session, uids))
     return [_decide(memory, sources[memory.pk], gone) for memory in touched]
@@ -46,18 +50,18 @@ def plan(*, session: Session, uids: Sequence[str]) -> list[Change]:
 @receiver(signals.messages_gone)
 def reconcile(sender: object, *, session: Session, uids: Sequence[str], reason: str, **_: Any) -> None:
     """Take the messages from under the memories that rest on them, in the transaction that takes them back."""
-    changes = plan(session=session, uids=uids)
+    changes = _plan(session, uids, list(_touched(session, uids).select_for_update(of=("self",))))
     MemorySource.objects.filter(pk__in=_ids(session, uids)).update(gone_at=timezone.now())
     with authorship.acting(AUTHOR, reason=reason):
         for change in changes:
             _carry_out(change, reason)
 
 
-def _touched(session: Session, uids: Sequence[str]) -> list[Memory]:
-    """Distilled memories that rest on these messages and that nothing automatic must leave alone, locked."""
+def _touched(session: Session, uids: Sequence[str]) -> MemoryQuerySet:
+    """Distilled memories that rest on these messages, but for those that a person has edited."""
     resting = MemorySource.objects.filter(pk__in=_ids(session, uids)).values("memory")
     rows = Memory.objects.kept().filter(pk__in=resting, origin=Memory.Origin.DISTILLED, edited_by="")
-    return list(rows.select_for_update(of=("self",)).order_by("pk"))
+    return rows.order_by("pk")
 
 
 def _ids(session: Session, uids: Sequence[str]) -> list[int]:

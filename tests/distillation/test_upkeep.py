@@ -1,0 +1,84 @@
+"""What passes keep, what they cost, and what distilling again brought (D24, D25)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from agentmemory.models import Memory, Message, Provider
+from distillation.models import DistillationPass
+from distillation.services import distilling, ledger, operations, redistillation, retention
+from tests.distillation.conftest import Tell, cursor_of
+from tests.support import model_server
+from tests.support.model_server import ModelServer
+
+pytestmark = pytest.mark.django_db
+
+
+def test_d25_answers_are_forgotten_after_their_time_and_the_rest_stays(server: ModelServer, tell: Tell) -> None:
+    distilling.run_cursor(cursor_id=cursor_of(tell("One fact here.")).pk)
+    retention.forget_answers()
+    assert DistillationPass.objects.exclude(answer="").count() == 1
+    DistillationPass.objects.update(answered_at=timezone.now() - timedelta(days=91))
+    assert retention.forget_answers() == "1 answers forgotten"
+    row = DistillationPass.objects.get()
+    assert (row.answer, row.outcome, row.input_tokens) == ("", "applied", 100)
+
+
+def test_the_ledger_sums_calls_by_day_space_agent_and_provider_failures_included(
+    server: ModelServer, tell: Tell
+) -> None:
+    Provider.objects.create(
+        name="anthropic", kind="anthropic", key_variable="ANTHROPIC_API_KEY", default_model="m", price_in=1, price_out=2
+    )
+    session = tell("One fact here.")
+    server.script(model_server.raw_text("no json"))
+    distilling.run_pass(cursor_id=cursor_of(session).pk)
+    distilling.run_pass(cursor_id=cursor_of(session).pk, force=True)
+    now = timezone.now()
+    [line] = ledger.lines(
+        by=["day", "space", "agent", "provider"], since=now - timedelta(days=1), until=now + timedelta(days=1)
+    )
+    assert line.by == {"day": now.date(), "space": "acme", "agent": "ada", "provider": "anthropic"}
+    assert (line.calls, line.failed, line.input_tokens, line.output_tokens) == (2, 1, 200, 40)
+    assert line.cost == Decimal("0.000280")
+
+
+def test_d24_distilling_again_tells_what_it_added_changed_and_no_longer_found(server: ModelServer, tell: Tell) -> None:
+    session = tell("One fact here.")
+    cursor = cursor_of(session)
+
+    def item(key: str, content: str) -> dict[str, object]:
+        return {"key": key, "content": content, "sources": [1]}
+
+    first = [item("a", "Stays as it is."), item("b", "Was so before."), item("c", "Nobody finds it again.")]
+    server.script(model_server.memories(first))
+    distilling.run_cursor(cursor_id=cursor.pk)
+    last = DistillationPass.objects.latest("pk").pk
+    operations.distil_again(cursor_id=cursor.pk, seq=1, operator="olga", reason="better model")
+    again = [item("a", "Stays as it is."), item("b", "Is otherwise now."), item("d", "Something quite new.")]
+    server.script(model_server.memories(again))
+    distilling.run_cursor(cursor_id=cursor.pk)
+    report = redistillation.report(cursor=cursor, first_pass=last + 1)
+    named = [[m.key for m in group] for group in (report.added, report.changed, report.confirmed, report.not_confirmed)]
+    assert named == [["d"], ["b"], ["a"], ["c"]]
+    assert Memory.objects.get(key="c").withdrawn_at is None
+
+
+def test_d23_taking_back_by_command_tells_first_and_does_it_then(
+    server: ModelServer, tell: Tell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = tell("One fact here.", "Another fact here.")
+    distilling.run_cursor(cursor_id=cursor_of(session).pk)
+    where = ["u1", "--space", "acme", "--agent", "ada", "--session", "s1", "--reason", "wrong"]
+    call_command("take_back", *where, "--dry-run")
+    assert "one-fact-here: withdrawn" in capsys.readouterr().out
+    assert Memory.objects.filter(withdrawn_at__isnull=False).count() == 0
+    call_command("take_back", *where, "--delete")
+    assert Memory.objects.filter(withdrawn_at__isnull=False).count() == 1
+    assert not Message.objects.filter(session=session, uid="u1").exists()
+    assert [m.seq for m in Message.objects.filter(session=session)] == [2, 3]
