@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from config import embedded, entry
-
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+from config import bodies, embedded, entry
+from config.bodies import Receive, Scope, Send
 
 # Static files are small and read whole: nothing is gained by reading them in a coroutine.
 warnings.filterwarnings("ignore", message="StreamingHttpResponse must consume synchronous iterators")
 
 entry.prepare()
-django_application = get_asgi_application()
+django_application = bodies.bounded(get_asgi_application(), largest=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemorySource
 from agentmemory.services import curation, distilled
-from tests.factories import MemoryFactory, MessageFactory, SessionFactory
+from tests.factories import AgentFactory, MemoryFactory, MessageFactory, SessionFactory
 from tests.support.clients import Api, of_agent
 
 FIELDS = {
@@ -554,7 +554,7 @@ def test_m4_history_is_seen_by_those_who_may_see_the_memory(api: Api, other: Api
     seen = other.get(path)
     assert [row["version"] for row in seen.body["items"]] == [2, 3]
     assert [row["version"] for row in api.get(path).body["items"]] == [1, 2, 3]
-    stranger = of_agent(MemoryFactory.create().owner)
+    stranger = of_agent(AgentFactory.create())
     assert stranger.get(path).status == 404
     for name in ("x", "1", "%00", memory["id"] + "0"):
         assert api.get(f"/history/{name}").status == 404

@@ -345,7 +345,7 @@ def test_a_space_token_names_the_owner_of_a_session(api: Api, other: Api, whole_
 
 def test_an_agent_token_names_no_owner_of_sessions(api: Api) -> None:
     api.say("s1", user("u1"))
-    for method, path, body in [
+    calls: list[tuple[str, str, Any]] = [
         ("PUT", "/sessions/s1", None),
         ("GET", "/sessions/s1", None),
         ("GET", "/sessions", None),
@@ -353,7 +353,8 @@ def test_an_agent_token_names_no_owner_of_sessions(api: Api) -> None:
         ("GET", "/sessions/s1/messages", None),
         ("POST", "/sessions/s1/messages", {"messages": []}),
         ("DELETE", "/sessions/s1", None),
-    ]:
+    ]
+    for method, path, body in calls:
         assert api.call(method, f"{path}?owner=ada", body).status == 422, path
     assert Session.objects.count() == 1
 

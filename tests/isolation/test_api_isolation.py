@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from django.db.models import QuerySet
 from django.test import Client
 
 from agentmemory.models import Memory, MemoryEvent, Message, Session, Token
@@ -129,7 +130,7 @@ def nobody(victim: Api) -> Api:
 def state(api: Api) -> list[list[dict[str, Any]]]:
     """Every row of the victim, in every column."""
     assert api.agent is not None
-    owned = (
+    owned: tuple[QuerySet[Any], ...] = (
         Memory.objects.filter(owner=api.agent),
         MemoryEvent.objects.filter(owner=api.agent),
         Session.objects.filter(agent=api.agent),

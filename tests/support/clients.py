@@ -49,8 +49,8 @@ class Api:
     agent: Agent | None = None
     client: Client = field(default_factory=lambda: Client(raise_request_exception=False))
 
-    def call(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: str) -> Answer:
-        """One call. `headers` are named with `_` for `-`."""
+    def call(self, method: str, path: str, body: Any = None, *, raw: bytes | None = None, **headers: Any) -> Answer:
+        """One call. `headers` are named with `_` for `-`; `raw` is sent as it is, instead of a body."""
         sent = {name.replace("_", "-"): value for name, value in headers.items()}
         if self.token is not None:
             sent.setdefault("Authorization", f"Bearer {self.token}")
@@ -58,19 +58,19 @@ class Api:
         response = self.client.generic(method, PREFIX + path, data, content_type="application/json", headers=sent)
         return Answer(status=response.status_code, headers=dict(response.headers), raw=response.content)
 
-    def get(self, path: str, **headers: str) -> Answer:
+    def get(self, path: str, **headers: Any) -> Answer:
         return self.call("GET", path, **headers)
 
-    def put(self, path: str, body: Any = None, **headers: str) -> Answer:
+    def put(self, path: str, body: Any = None, **headers: Any) -> Answer:
         return self.call("PUT", path, body, **headers)
 
-    def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+    def post(self, path: str, body: Any = None, **headers: Any) -> Answer:
         return self.call("POST", path, body, **headers)
 
-    def patch(self, path: str, body: Any = None, **headers: str) -> Answer:
+    def patch(self, path: str, body: Any = None, **headers: Any) -> Answer:
         return self.call("PATCH", path, body, **headers)
 
-    def delete(self, path: str, **headers: str) -> Answer:
+    def delete(self, path: str, **headers: Any) -> Answer:
         return self.call("DELETE", path, **headers)
 
     def write(self, key: str, content: str = "Something.", **more: Any) -> Any:
