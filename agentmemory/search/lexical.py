@@ -18,7 +18,7 @@ from django.db import connection, models
 QUERY_LENGTH = 24_000
 """Characters of a query that are looked at: a whole prompt, or a window of a transcript, may be asked with."""
 
-MAX_TERMS = 64
+MAX_TERMS = 32
 """Terms of a query that are looked for; of more, those said most often, then those said first."""
 
 FLOOR = 0.1
@@ -114,30 +114,31 @@ def _is_crumb(kind: str, word: str) -> bool:
 # saturates soon, so that covering more terms counts for more than repeating one. Divided by the weight of all terms:
 # 0 is nothing, 1 is everything, in the best place. The constants were measured (see `bench/retrieval.py`).
 _RANK = """
-WITH term AS (
+WITH term AS MATERIALIZED (
     SELECT n, stem::tsquery AS stem, word::tsquery AS word
     FROM unnest(%(stems)s::text[], %(words)s::text[]) WITH ORDINALITY AS t (stem, word, n)
+), candidate AS MATERIALIZED (
+    SELECT * FROM (§view§) AS view (id, newest, search) WHERE search @@ %(any_of)s::tsquery
 ), hit AS MATERIALIZED (
-    SELECT seen.id, seen.newest, term.n, 1.645 * (
-        0.8 * ts_rank('{0.3, 0.6, 0.8, 1.0}', seen.search, term.stem)
-        + 0.2 * ts_rank('{0.3, 0.6, 0.8, 1.0}', seen.search, term.word)) AS strength
-    FROM (SELECT * FROM (§view§) AS view (id, newest, search) WHERE search @@ %(any_of)s::tsquery OFFSET 0) AS seen
-    JOIN term ON seen.search @@ term.stem
-), weight AS (
-    SELECT n, ln(1 + (total.rows + 10.5 - greatest(count(hit.id), 1)) / (0.5 + greatest(count(hit.id), 1))) AS weight
-    FROM term LEFT JOIN hit USING (n), (SELECT count(*) AS rows FROM (§view§) AS every) AS total
-    GROUP BY n, total.rows
-), whole AS (
+    SELECT id, newest, n, 1.645 * (
+        0.8 * ts_rank('{0.3, 0.6, 0.8, 1.0}', search, stem) + 0.2 * ts_rank('{0.3, 0.6, 0.8, 1.0}', search, word)
+    ) AS strength
+    FROM candidate JOIN term ON search @@ stem
+), weight AS MATERIALIZED (
+    SELECT n, ln(1 + ((SELECT count(*) FROM (§view§) AS view) + 10.5 - rows) / (rows + 0.5)) AS weight
+    FROM term LEFT JOIN (SELECT n, count(*) AS found FROM hit GROUP BY n) AS counted USING (n),
+        LATERAL (SELECT coalesce(found, 1) AS rows) AS at_least_one
+), whole AS MATERIALIZED (
     SELECT (SELECT sum(weight) FROM weight) AS weight,
         (SELECT sum(weight) FROM (SELECT weight FROM weight ORDER BY weight DESC LIMIT %(floor_terms)s) AS most) AS most
 )
-SELECT hit.id,
-    round((sum(weight.weight * 1.5 * strength / (strength + 0.5)) / whole.weight)::numeric, 6) AS score,
-    array_agg(hit.n ORDER BY hit.n)
-FROM hit JOIN weight USING (n) CROSS JOIN whole
-GROUP BY hit.id, hit.newest, whole.weight, whole.most
-HAVING sum(weight.weight) >= %(floor)s * whole.most
-ORDER BY score DESC, hit.newest DESC, hit.id DESC
+SELECT id,
+    round((sum(weight * 1.5 * strength / (strength + 0.5)) / (SELECT weight FROM whole))::numeric, 6) AS score,
+    array_agg(n ORDER BY n)
+FROM hit JOIN weight USING (n)
+GROUP BY id, newest
+HAVING sum(weight) >= %(floor)s * (SELECT most FROM whole)
+ORDER BY score DESC, newest DESC, id DESC
 LIMIT %(limit)s
 """
 
