@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from agentmemory.console import figures, links, permissions
+from agentmemory.console import charts, figures, links, permissions
 from agentmemory.services import inspection
 from distillation.models import DistillationPass
 from distillation.services import overview, states
@@ -21,14 +21,6 @@ from sessions_exec.services import heartbeats
 DAYS = 30
 # Charts read a month; they may be this many seconds behind.
 CHARTS_KEPT = 60
-COLOURS = {
-    "curated": "#15803d",
-    "distilled": "#7c3aed",
-    "applied": "#15803d",
-    "empty": "#9ca3af",
-    "failed": "#dc2626",
-    "running": "#2563eb",
-}
 
 
 def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
@@ -116,40 +108,15 @@ def _chart(name: str, title: str, counts: Mapping[tuple[date, str], int], kinds:
     """A stacked chart of the last days, and its table: the newest day first, days without anything left out."""
     today = timezone.now().astimezone(UTC).date()
     days = [today - timedelta(days=back) for back in range(DAYS - 1, -1, -1)]
-    data = {
-        "labels": [f"{day:%d.%m.}" for day in days],
-        "datasets": [
-            {
-                "label": kind,
-                "data": [counts.get((day, kind), 0) for day in days],
-                "backgroundColor": COLOURS[kind],
-                "maxBarThickness": 14,
-                "stack": name,
-            }
-            for kind in kinds
-        ],
-    }
     rows = [(day, [counts.get((day, kind), 0) for kind in kinds]) for day in reversed(days)]
     return {
         "id": name,
         "title": title,
         "kinds": kinds,
-        "data": json.dumps(data),
-        "options": json.dumps(_OPTIONS),
+        "data": json.dumps(charts.stacked(days, kinds, counts)),
+        "options": json.dumps(charts.OPTIONS),
         "rows": [row for row in rows if any(row[1])],
     }
-
-
-_OPTIONS = {
-    "animation": False,
-    "responsive": True,
-    "maintainAspectRatio": False,
-    "plugins": {"legend": {"display": True, "position": "bottom", "labels": {"boxWidth": 10, "boxHeight": 10}}},
-    "scales": {
-        "x": {"stacked": True, "grid": {"display": False}, "ticks": {"maxTicksLimit": 8, "color": "#9ca3af"}},
-        "y": {"stacked": True, "beginAtZero": True, "ticks": {"precision": 0, "color": "#9ca3af"}},
-    },
-}
 
 
 def _needs(standing: overview.Standing) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ class Item:
     icon: str
     route: str
     needs: str
+    page: str = "_changelist"
     badge: str = ""
     tone: str = "info"
 
@@ -26,7 +27,16 @@ class Item:
 GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
     (
         "Memory",
-        (Item(title="Memories", icon="neurology", route="agentmemory_memory", needs="agentmemory.view_memory"),),
+        (
+            Item(title="Memories", icon="neurology", route="agentmemory_memory", needs="agentmemory.view_memory"),
+            Item(
+                title="Compare",
+                icon="compare_arrows",
+                route="agentmemory_memory_compare",
+                page="",
+                needs="agentmemory.view_memory",
+            ),
+        ),
     ),
     (
         "Distillation",
@@ -51,6 +61,13 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
                 needs="distillation.view_quarantine",
                 badge="quarantined",
                 tone="danger",
+            ),
+            Item(
+                title="Cost",
+                icon="payments",
+                route="distillation_cost",
+                page="",
+                needs="distillation.view_distillationpass",
             ),
         ),
     ),
@@ -97,10 +114,17 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _shown(request: HttpRequest, item: Item, counts: dict[str, int]) -> dict[str, Any]:
-    link = reverse(f"admin:{item.route}_changelist")
+    link = reverse(f"admin:{item.route}{item.page}")
     count = counts.get(item.badge, 0)
     badge = {"badge": _count(count), "badge_variant": item.tone} if count else {}
-    return {"title": item.title, "icon": item.icon, "link": link, "active": request.path.startswith(link), **badge}
+    return {"title": item.title, "icon": item.icon, "link": link, "active": _is_here(request, link), **badge}
+
+
+def _is_here(request: HttpRequest, link: str) -> bool:
+    """Whether this link is the one that leads here: of two that begin alike, the longer."""
+    others = [reverse(f"admin:{item.route}{item.page}") for _, items in GROUPS for item in items]
+    fitting = [other for other in others if request.path.startswith(other)]
+    return bool(fitting) and max(fitting, key=len) == link
 
 
 def _count(count: int) -> str:

@@ -12,6 +12,7 @@ from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -27,6 +28,7 @@ from agentmemory.services import inspection
 
 # A search in the list brings the best, as many as one can look through.
 MOST_FOUND = 500
+PAIRS_SHOWN = 20
 
 
 class StandingFilter(filters.ChoiceFilter):
@@ -208,6 +210,40 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         if readable:
             context |= self._readable(memory, self.may_act(request))
         return TemplateResponse(request, "console/memory.html", context)
+
+    def get_urls(self) -> list[URLPattern]:
+        route = path("compare/", self.admin_site.admin_view(self.compare_view), name="agentmemory_memory_compare")
+        return [route, *super().get_urls()]
+
+    def compare_view(self, request: HttpRequest) -> HttpResponse:
+        """Pairs of curated and distilled memories of one key that say different things."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        readable = permissions.reads_private(request)
+        if readable:
+            permissions.note_list(request, Memory)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Compare curated and distilled",
+            "opts": self.opts,
+            "readable": readable,
+            "hidden": permissions.HIDDEN,
+            "pairs": [self._pair(request, *pair) for pair in inspection.pairs(PAIRS_SHOWN)] if readable else [],
+        }
+        return TemplateResponse(request, "console/compare.html", context)
+
+    def _pair(self, request: HttpRequest, curated: Memory, distilled: Memory) -> dict[str, Any]:
+        here = request.get_full_path()
+        links_to = {
+            "keep_url": self.act_url("withdraw", [distilled.pk], next=here),
+            "promote_url": self.act_url("promote", [distilled.pk], next=here),
+        }
+        return {
+            "curated": curated,
+            "distilled": distilled,
+            "diff": diffs.words(curated.content, distilled.content),
+            **(links_to if self.may_act(request) else {}),
+        }
 
     def _one(self, object_id: str) -> Memory:
         try:

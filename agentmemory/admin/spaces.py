@@ -16,7 +16,7 @@ from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.setup import SetUpAdmin
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Space
-from agentmemory.services import records, spaces
+from agentmemory.services import inspection, records, spaces
 
 
 def _archive(space: Space, asked: Asked) -> str:
@@ -116,6 +116,10 @@ _AGENT_ACTS = (
 )
 
 
+# Apps further left add what they know of an agent when their admin is loaded.
+agent_panels: list[Callable[[HttpRequest, Agent], SafeString | None]] = []
+
+
 class StandingFilter(filters.ChoiceFilter):
     title = "standing"
     parameter_name = "standing"
@@ -165,7 +169,7 @@ class AgentAdmin(SetUpAdmin[Agent]):
     search_fields = ("handle", "name")
     list_filter = (StandingFilter, filters.word("space", "space__slug"), ("status", admin.ChoicesFieldListFilter))
     fields = ("space", "handle", "name", "provider", "model", "instructions")
-    change_form_outer_before_template = "console/acts_before.html"
+    change_form_outer_before_template = "console/agent_before.html"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> tuple[str, ...]:
         return () if obj is None else ("space", "handle")
@@ -173,7 +177,20 @@ class AgentAdmin(SetUpAdmin[Agent]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return super().change_view(request, object_id, form_url, _with_acts(self, request, object_id, extra_context))
+        context = _with_acts(self, request, object_id, extra_context)
+        agent = self.get_object(request, object_id)
+        if agent is not None and self.has_view_permission(request):
+            context |= self._about(request, agent)
+        return super().change_view(request, object_id, form_url, context)
+
+    def _about(self, request: HttpRequest, agent: Agent) -> dict[str, Any]:
+        query = f"agent={agent.handle}&space={agent.space.slug}"
+        return {
+            "counts": inspection.of_agent(agent) if request.user.has_perm("agentmemory.view_memory") else None,
+            "panels": [panel for panel in (make(request, agent) for make in agent_panels) if panel is not None],
+            "memories_url": links.listing("agentmemory", "memory", query),
+            "sessions_url": links.listing("agentmemory", "session", query),
+        }
 
     @admin.display(description="State", ordering="status")
     def state(self, agent: Agent) -> SafeString:

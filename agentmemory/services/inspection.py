@@ -10,9 +10,12 @@ from django.db.models import Count, Exists, OuterRef, Subquery
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from agentmemory.models import Memory, MemoryEvent, MemorySource, Message, Session
+from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource, Message, Session
 
 VERSIONS_SHOWN = 50
+_ORIGINS = ("curated", "distilled")
+# Of the same owner: distilled memories have one until they are shared.
+_TWIN = {"space": OuterRef("space"), "owner": OuterRef("owner"), "key": OuterRef("key")}
 SOURCES_SHOWN = 50
 # How many of the newest rows are looked through for what stands out.
 SEARCHED = 2_000
@@ -137,15 +140,22 @@ def written_per_day(days: int = 30) -> dict[tuple[date, str], int]:
 
 def disagreements(count: int = 5) -> list[Memory]:
     """Distilled memories beside a curated one of the same key and owner that says something else, newest first."""
-    curated = Memory.objects.live().filter(
-        space=OuterRef("space"), owner__isnull=False, owner=OuterRef("owner"), key=OuterRef("key"), origin="curated"
-    )
-    newest = Memory.objects.live().filter(origin="distilled").order_by("-updated_at")[:SEARCHED]
+    curated = Memory.objects.live().filter(**_TWIN, origin=Memory.Origin.CURATED)
+    newest = Memory.objects.live().filter(origin=Memory.Origin.DISTILLED).order_by("-updated_at")[:SEARCHED]
     return list(
         Memory.objects.filter(pk__in=newest.values("pk"))
         .filter(Exists(curated.exclude(content=OuterRef("content"))))
+        .annotate(curated_id=Subquery(curated.values("pk")[:1]))
+        .select_related("space", "owner")
         .order_by("-updated_at")[:count]
     )
+
+
+def pairs(count: int) -> list[tuple[Memory, Memory]]:
+    """Curated and distilled memories of one key that say different things: (curated, distilled), newest first."""
+    distilled: list[Any] = list(disagreements(count))
+    curated = Memory.objects.in_bulk([row.curated_id for row in distilled])
+    return [(curated[row.curated_id], row) for row in distilled if row.curated_id in curated]
 
 
 def unverified(count: int = 5) -> list[MemorySource]:
@@ -155,6 +165,13 @@ def unverified(count: int = 5) -> list[MemorySource]:
     ).exclude(quote="")
     newest = MemorySource.objects.order_by("-pk").values("pk")[:SEARCHED]
     return list(rows.filter(pk__in=newest).select_related("memory").order_by("-pk")[:count])
+
+
+def of_agent(agent: Agent) -> dict[str, int]:
+    """How many memories of each origin an agent has, and how many sessions, each counted up to `SEARCHED`."""
+    kept = Memory.objects.kept().filter(space=agent.space_id, owner=agent)
+    found = {origin: kept.filter(origin=origin).order_by().values("pk")[:SEARCHED].count() for origin in _ORIGINS}
+    return {**found, "sessions": Session.objects.filter(agent=agent).order_by().values("pk")[:SEARCHED].count()}
 
 
 def latest(count: int = 5) -> list[Any]:

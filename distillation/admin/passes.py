@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -10,12 +11,14 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import figures, labels, links, permissions
+from distillation.admin import cost
 from distillation.models import DistillationPass
 from distillation.services import replay
 
@@ -41,6 +44,14 @@ class PassAdmin(ReadOnlyAdmin[DistillationPass]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DistillationPass]:
         # An answer can be long, and no list shows it.
         return super().get_queryset(request).defer("answer")
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        return [
+            path("cost/", wrap(partial(cost.page, site=self.admin_site)), name="distillation_cost"),
+            path("cost/csv/", wrap(cost.as_csv), name="distillation_cost_csv"),
+            *super().get_urls(),
+        ]
 
     @admin.display(description="Pass", ordering="id")
     def number(self, row: DistillationPass) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
@@ -11,11 +12,12 @@ from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
 
-from agentmemory.models import Provider, Space
+from agentmemory.models import Agent, Provider, Space
 from distillation.models import Cursor, DistillationPass, Quarantine
 
 # Counting stops here: a badge says 99+, whatever lies behind.
 MOST = 99
+SPENT_SHOWN = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +73,62 @@ def passes_per_day(days: int = 30) -> dict[tuple[date, str], int]:
         .annotate(n=Count("pk"))
     )
     return {(day, outcome): n for day, outcome, n in rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What one day, space, agent and provider had of calls, tokens and money."""
+
+    day: date
+    space: str
+    agent: str
+    provider: str
+    calls: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal | None
+
+
+def spent(days: int = 30, *, most: int = SPENT_SHOWN) -> list[Spent]:
+    """Calls, tokens and money of the last days, the newest first. Passes without a call are left out."""
+    rows = (
+        DistillationPass.objects.filter(started_at__gte=_midnight(timezone.now()) - timedelta(days=days - 1))
+        .exclude(provider_name="")
+        .order_by()
+        .annotate(day=TruncDate("started_at", tzinfo=UTC))
+        .values("day", "provider_name", space_slug=F("space__slug"), agent_handle=F("agent__handle"))
+        .annotate(
+            calls=Count("pk"),
+            failed=Count("pk", filter=Q(outcome="failed")),
+            tokens_in=Sum("input_tokens"),
+            tokens_out=Sum("output_tokens"),
+            money=Sum("cost"),
+        )
+        .order_by("-day", "space_slug", "agent_handle", "provider_name")[:most]
+    )
+    return [
+        Spent(
+            day=row["day"],
+            space=row["space_slug"],
+            agent=row["agent_handle"],
+            provider=row["provider_name"],
+            calls=row["calls"],
+            failed=row["failed"],
+            input_tokens=row["tokens_in"],
+            output_tokens=row["tokens_out"],
+            cost=row["money"],
+        )
+        for row in rows
+    ]
+
+
+def spent_by(agent: Agent, days: int = 30) -> tuple[int, Decimal | None]:
+    """Tokens and money that an agent's passes used in the last days."""
+    since = _midnight(timezone.now()) - timedelta(days=days - 1)
+    rows = DistillationPass.objects.filter(space=agent.space_id, agent=agent, started_at__gte=since)
+    found = rows.aggregate(tokens=Sum(F("input_tokens") + F("output_tokens")), money=Sum("cost"))
+    return int(found["tokens"] or 0), found["money"]
 
 
 def latest(count: int = 5) -> list[DistillationPass]:

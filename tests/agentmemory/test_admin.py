@@ -494,3 +494,34 @@ def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Age
         where = page(f"agentmemory_{model}_change", row.pk)
         assert viewer.get(where).status_code == 200
         assert viewer.post(where, {"reason": "x"}).status_code == 403
+
+
+def test_curated_and_distilled_that_disagree_stand_side_by_side(operator: Client, session: Session) -> None:
+    write(session.agent, "port", f"8443 {HOSTILE}")
+    distilled = distil(session, "port", "", verified=False)
+    write(session.agent, "same", "Distilled.")
+    distil(session, "same", "", verified=False)
+
+    text = operator.get(page("agentmemory_memory_compare")).content.decode()
+
+    assert f'id="pair-{distilled.pk}"' in text
+    assert text.count('id="pair-') == 1, "those that say the same are no pair"
+    assert act("memory", "promote", distilled).replace("&", "&amp;") in text
+    assert HOSTILE not in text
+
+
+def test_a_viewer_compares_nothing_private(viewer: Client, session: Session) -> None:
+    write(session.agent, "port", "8443")
+    distil(session, "port", "", verified=False)
+
+    assert "8443" not in viewer.get(page("agentmemory_memory_compare")).content.decode()
+
+
+def test_an_agents_page_tells_what_it_has(operator: Client, session: Session) -> None:
+    write(session.agent, "port", "8443")
+
+    text = operator.get(page("agentmemory_agent_change", session.agent.pk)).content.decode()
+
+    assert 'id="about"' in text
+    assert "Distilled by" in text
+    assert "built-in default" in text

@@ -261,3 +261,17 @@ def test_d24_a_lease_is_taken_back(operator: Client, tell: Tell) -> None:
 
     cursor.refresh_from_db()
     assert (cursor.holder, cursor.epoch) == ("", epoch + 1)
+
+
+def test_d25_what_it_costs_is_told_by_day_and_agent(operator: Client, tell: Tell) -> None:
+    row = failed(cursor_of(tell(TOLD)))
+    DistillationPass.objects.filter(pk=row.pk).update(
+        provider_name="glm", input_tokens=1200, output_tokens=34, cost="0.5"
+    )
+
+    text = operator.get(reverse("admin:distillation_cost")).content.decode()
+    table = operator.get(reverse("admin:distillation_cost_csv")).content.decode()
+
+    assert "1\u202f234" in text
+    assert "0.50" in text
+    assert f"{row.started_at:%Y-%m-%d},acme,ada,glm,1,1,1200,34,0.500000" in table

@@ -1,0 +1,36 @@
+"""What distillation knows of an agent: which provider and model serve it, by which rule, and what it used."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import spaces
+from agentmemory.console import figures, links
+from agentmemory.models import Agent
+from distillation.services import overview, resolution
+
+
+def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
+    if not request.user.has_perm("distillation.view_cursor"):
+        return None
+    resolved = resolution.resolve(agent)
+    tokens, money = overview.spent_by(agent)
+    query = f"agent={agent.handle}&space={agent.space.slug}"
+    return format_html(
+        '<dl class="am-facts" id="distillation"><dt>Distilled by</dt><dd>{} · {} '
+        '<span class="am-line">{}{}</span></dd><dt>Used in 30 days</dt><dd>{} tokens · {}</dd>'
+        "<dt>Look at</dt><dd>{} · {}</dd></dl>",
+        links.anchor(links.change("agentmemory", "provider", resolved.provider.pk), resolved.provider),
+        resolved.model,
+        resolved.reason,
+        "".join(f"; {line}" for line in (resolution.unusable(resolved), resolution.obstacle(resolved)) if line),
+        figures.number(tokens),
+        figures.money(money),
+        links.anchor(links.listing("distillation", "cursor", query), "what waits"),
+        links.anchor(links.listing("distillation", "distillationpass", query), "its passes"),
+    )
+
+
+spaces.agent_panels.append(_panel)
