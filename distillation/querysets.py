@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
 class CursorQuerySet(LeaseQuerySet["Cursor"]):
     def visible_to(self, caller: Caller) -> CursorQuerySet:
-        """An agent sees the cursors of its own sessions, a space token those of its space (T2)."""
+        """An agent sees the cursors of its own sessions, a space token those of its space but of archived agents.
+
+        T2, T4.
+        """
         within = self.filter(space=caller.space)
-        return within if caller.agent is None else within.filter(agent=caller.agent)
+        if caller.agent is None:
+            return within.filter(agent__archived_at__isnull=True)
+        return within.filter(agent=caller.agent)
 
     def behind(self) -> CursorQuerySet:
         """Those with messages that may be read and were not looked at, or one to be tried again."""

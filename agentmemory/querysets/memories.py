@@ -17,13 +17,13 @@ class MemoryQuerySet(models.QuerySet["Memory"]):
     def visible_to(self, caller: Caller, *, scope: Scope | None = None, owner: Agent | None = None) -> MemoryQuerySet:
         """What the caller may see of its space (T2, M3, M4).
 
-        `mine` is the caller's own (a space token names the `owner`), `space` the shared, `all` everyone's (space
-        tokens alone). Omitted: own and shared; shared alone for a space token.
+        `mine` is the caller's own (a space token names the `owner`), `space` the shared, `all` everyone's but those of
+        archived agents (space tokens alone; T4). Omitted: own and shared; shared alone for a space token.
         """
         within = self.filter(space=caller.space)
         mine = caller.agent or owner
         if scope == "all" and caller.agent is None:
-            return within
+            return within.filter(Q(owner__isnull=True) | Q(owner__archived_at__isnull=True))
         if scope == "mine":
             return within.filter(owner=mine) if mine else within.none()
         if scope == "space" or caller.agent is None:

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
 class SessionQuerySet(models.QuerySet["Session"]):
     def visible_to(self, caller: Caller) -> SessionQuerySet:
-        """An agent sees its own sessions, a space token those of its space (T2)."""
+        """An agent sees its own sessions, a space token those of its space but of archived agents (T2, T4)."""
         within = self.filter(space=caller.space)
-        return within if caller.agent is None else within.filter(agent=caller.agent)
+        if caller.agent is None:
+            return within.filter(agent__archived_at__isnull=True)
+        return within.filter(agent=caller.agent)
 
     def unfinished(self) -> SessionQuerySet:
         """Those with messages after the last end of a turn (R6)."""

@@ -209,3 +209,17 @@ def test_a_token_of_another_space_gains_nothing_by_asking_for_all(victim: Api, n
         assert CANARY not in without_echo(answer.text)
         assert "fox" not in answer.text
     assert state(victim) == before
+
+
+@pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
+def test_t4_what_an_archived_agent_has_is_hidden_from_its_space_too(victim: Api, named: tuple[str, str]) -> None:
+    assert victim.agent is not None
+    stranger = of_space(victim.agent.space)
+    spaces.archive_agent(agent_id=victim.agent.pk)
+    case = CASES[named]
+    for query in ("scope=all", "owner=ada", "scope=mine&owner=ada"):
+        asked = Case(path=f"{case.path}{'&' if '?' in case.path else '?'}{query}", body=case.body)
+        answer = call(stranger, named[0], asked)
+        assert answer.status in {200, 404, 422}, answer
+        assert CANARY not in without_echo(answer.text)
+        assert "fox" not in answer.text
