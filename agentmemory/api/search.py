@@ -62,9 +62,4 @@ def read_context(request: Call, query: Query[ContextQuery]) -> ContextOut:
 
     The block is marked as recorded data, and never over `max_chars`. Counts no access.
     """
-    built = context.build(caller=request.auth, q=query.q, max_chars=query.max_chars)
-    return ContextOut(
-        core=[shapes.shown_out(shown) for shown in built.core],
-        relevant=[shapes.shown_out(shown) for shown in built.relevant],
-        text=built.text,
-    )
+    return shapes.context_out(context.build(caller=request.auth, q=query.q, max_chars=query.max_chars))

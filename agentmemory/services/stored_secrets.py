@@ -1,4 +1,4 @@
-"""Secrets that were stored before their kind was known, replaced afterwards (D13): in transcripts, memories, history."""
+"""Secrets that were stored before their kind was known, replaced afterwards (D13), in the history too."""
 
 from __future__ import annotations
 

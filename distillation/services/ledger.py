@@ -38,7 +38,7 @@ class Line:
 
 
 def lines(*, by: Sequence[By], since: datetime, until: datetime, space: Space | None = None) -> list[Line]:
-    """One line for each combination of `by` in which a call was made from `since` up to `until`, the newest day first."""
+    """One line for each combination of `by` with calls from `since` up to `until`, the newest day first."""
     calls = DistillationPass.objects.filter(started_at__gte=since, started_at__lt=until).exclude(provider_name="")
     if space is not None:
         calls = calls.filter(space=space)

@@ -51,3 +51,12 @@ def shown_out(shown: context.Shown) -> ShownOut:
     """A memory as the block shows it."""
     fields = {**memory_fields(shown.memory), "content": shown.excerpt}
     return ShownOut(**fields, truncated=shown.excerpt != shown.memory.content)
+
+
+def context_out(built: context.Context) -> ContextOut:
+    """What an agent gets at start-up."""
+    return ContextOut(
+        core=[shown_out(shown) for shown in built.core],
+        relevant=[shown_out(shown) for shown in built.relevant],
+        text=built.text,
+    )

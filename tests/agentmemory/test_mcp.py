@@ -1,0 +1,140 @@
+"""The memory tools, used with the official client over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from agentmemory import mcp
+from agentmemory.authorship import Author
+from agentmemory.models import Agent, Memory, MemoryEvent
+from agentmemory.services import spaces, tokens
+from tests.factories import AgentFactory, MemoryFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+Use = Callable[[Client], Awaitable[Any]]
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A server of its own: the tools' application can be started once."""
+    app = mcp.TokenGate(mcp.application(path="/mcp", hosts=["127.0.0.1"]))
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        server.should_exit = True
+        thread.join(10)
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return AgentFactory.create(handle="ada", space__slug="acme")
+
+
+def token_of(agent: Agent) -> str:
+    return tokens.issue(space=agent.space, agent=agent).plain
+
+
+def use(address: str, token: str, what: Use) -> Any:
+    async def run() -> Any:
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False) as http,
+            Client(streamable_http_client(address, http_client=http)) as client,
+        ):
+            return await what(client)
+
+    return asyncio.run(run())
+
+
+def call(address: str, token: str, tool: str, **arguments: Any) -> Any:
+    return use(address, token, lambda client: client.call_tool(tool, arguments))
+
+
+def test_an_agent_writes_finds_reads_and_deletes_its_memories(address: str, ada: Agent) -> None:
+    token = token_of(ada)
+    written = call(address, token, "memory_write", key="port", content="We listen on 8080.", tags=["net"])
+    assert written.structured_content["owner"] == "ada"
+    assert written.structured_content["origin"] == "curated"
+    found = call(address, token, "memory_search", query="which port")
+    assert [item["key"] for item in found.structured_content["items"]] == ["port"]
+    read = call(address, token, "memory_read", key="port")
+    assert read.structured_content["memory"]["access_count"] == 1
+    block = call(address, token, "memory_context", query="port")
+    assert "We listen on 8080." in block.structured_content["text"]
+    assert call(address, token, "memory_delete", key="port").structured_content == {"deleted": True}
+    assert call(address, token, "memory_delete", key="port").structured_content == {"deleted": False}
+    absent = call(address, token, "memory_read", key="port")
+    assert (absent.is_error, absent.structured_content) == (False, {"found": False, "memory": None})
+
+
+def test_m5_what_a_tool_writes_is_recorded_as_written_by_its_agent(address: str, ada: Agent) -> None:
+    call(address, token_of(ada), "memory_write", key="port", content="We listen on 8080.")
+    event = MemoryEvent.objects.get()
+    assert event.pgh_context is not None
+    assert event.pgh_context["author"] == str(Author(kind="agent", name="ada"))
+
+
+def test_m4_nobody_reaches_anothers_private_memory(address: str, ada: Agent) -> None:
+    grace = AgentFactory.create(handle="grace", space=ada.space)
+    MemoryFactory.create(owner=ada, key="secret-plan", content="Canary plan.")
+    token = token_of(grace)
+    assert call(address, token, "memory_read", key="secret-plan").structured_content["found"] is False
+    assert call(address, token, "memory_search", query="canary plan").structured_content["items"] == []
+    assert call(address, token, "memory_delete", key="secret-plan").structured_content == {"deleted": False}
+    assert "Canary" not in call(address, token, "memory_context").structured_content["text"]
+    assert Memory.objects.get(owner=ada).deleted_at is None
+
+
+def test_the_scope_is_mine_or_space_and_mine_is_an_error_for_a_space_token(address: str, ada: Agent) -> None:
+    token = tokens.issue(space=ada.space).plain
+    shared = call(address, token, "memory_write", key="k", content="Shared.")
+    assert shared.structured_content["scope"] == "space"
+    assert call(address, token, "memory_read", key="k", scope="mine").is_error
+    assert call(address, token_of(ada), "memory_read", key="k", scope="all").is_error
+    tools = use(address, token, lambda client: client.list_tools()).tools
+    assert {tool.name for tool in tools} == {
+        "memory_write",
+        "memory_search",
+        "memory_read",
+        "memory_delete",
+        "memory_context",
+    }
+    assert "'all'" not in str([tool.input_schema for tool in tools])
+    assert all(tool.title and tool.description and tool.output_schema for tool in tools)
+
+
+def test_a_rule_that_is_broken_is_told_in_words(address: str, ada: Agent) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    answer = call(address, token_of(ada), "memory_write", key="k", content=f"It is {secret}.")
+    assert answer.is_error
+    assert "secret" in answer.content[0].text
+    assert secret not in answer.content[0].text
+
+
+@pytest.mark.parametrize("header", [None, "Bearer amt_aaaaaaaa_" + "x" * 43, "Basic YTpi", "Bearer é"])
+def test_t3_a_bad_token_is_401(address: str, ada: Agent, header: str | None) -> None:
+    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    with httpx2.Client(trust_env=False) as http:
+        answer = http.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=headers)
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_t4_an_archived_agents_token_is_401(address: str, ada: Agent) -> None:
+    token = token_of(ada)
+    spaces.archive_agent(agent_id=ada.pk)
+    with httpx2.Client(trust_env=False) as http:
+        assert http.post(address, json={}, headers={"Authorization": f"Bearer {token}"}).status_code == 401
