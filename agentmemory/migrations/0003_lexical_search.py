@@ -36,19 +36,23 @@ SEPARATORS = (
 # What holds an identifier, a path, a version or an address together when it stands between two words.
 JOINTS = r"[-._/:@\\]{1,3}"
 
+# Greek, Cyrillic and Armenian capitals, which `lower` leaves alone in a database of the C locale.
+CAPITALS = "".join(chr(n) for n in range(0x370, 0x557) if chr(n).isupper() and len(chr(n).lower()) == 1)
+
 FOLDED = rf"""
 CREATE FUNCTION agentmemory_folded(source text) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN left(
-    replace(replace(replace(replace(replace(replace(replace(replace(
-        translate(
-            normalize(regexp_replace(normalize(left(source, {TEXT_LIMIT}), NFKD), '[{MARKS}]+', '', 'g'), NFC),
-            'øØłŁđĐðÐħĦŧŦŋŊı', 'oOlLdDdDhHtTnNi'
-        ),
-        'ß', 'ss'), 'ẞ', 'SS'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe'), 'Œ', 'OE'), 'þ', 'th'), 'Þ', 'TH'),
-    {TEXT_LIMIT}
+RETURN (
+    SELECT left(CASE WHEN plain ~ '[\u0370-\u0556]' THEN translate(plain, '{CAPITALS}', '{CAPITALS.lower()}') ELSE plain END,
+        {TEXT_LIMIT})
+    FROM (SELECT normalize(regexp_replace(normalize(left(source, {TEXT_LIMIT}), NFKD), '[{MARKS}]+', '', 'g'), NFC))
+            AS stripped (bare),
+        LATERAL (SELECT translate(bare, 'øØłŁđĐðÐħĦŧŦŋŊı', 'oOlLdDdDhHtTnNi')) AS single (lettered),
+        LATERAL (SELECT replace(replace(replace(replace(replace(replace(replace(replace(lettered,
+            'ß', 'ss'), 'ẞ', 'SS'), 'æ', 'ae'), 'Æ', 'AE'), 'œ', 'oe'), 'Œ', 'OE'), 'þ', 'th'), 'Þ', 'TH'))
+            AS doubled (plain)
 )
-"""
+"""  # noqa: S608 - made of the constants above
 
 # Cuts where camelCase turns.
 CAMEL = r"regexp_replace(token, '([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])', '\1\3 \2\4', 'g')"
