@@ -25,7 +25,7 @@ def done(number: int) -> bool:
     return Tick.objects.filter(name=f"remembered {number}").exists()
 
 
-def do(number: int, *, within: float = 12.0) -> None:
+def do(number: int, *, within: float = 40.0) -> None:
     """Have one task done."""
     queue.enqueue(REMEMBER, number)
     clusters.until(lambda: done(number), within=within)

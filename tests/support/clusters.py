@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 # Fractions of seconds, so that a test can wait for what a minute is given to in life.
 QUICK = {
-    "AGENTMEMORY_WATCHDOG": "0.8",
+    "AGENTMEMORY_WATCHDOG": "1.5",
     "AGENTMEMORY_CALL_TIMEOUT": "5",
     "AGENTMEMORY_TASK_TIMEOUT": "30",
     "AGENTMEMORY_WORKERS": "2",
@@ -104,7 +104,7 @@ def living(family: list[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
-def until(ask: Callable[[], T], *, within: float = 12.0) -> T:
+def until(ask: Callable[[], T], *, within: float = 40.0) -> T:
     """What `ask` answers once it answers something, asked again and again; fails after `within` seconds."""
     last = time.monotonic() + within
     while True:

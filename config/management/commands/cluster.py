@@ -11,6 +11,8 @@ from sessions_exec import queue
 
 class Command(BaseCommand):
     help = "The task cluster itself. Started by `worker`, which watches it; not meant to be run by hand."
+    # The one that starts it has made them.
+    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--parent", type=int, required=True, help="The process with which it ends.")

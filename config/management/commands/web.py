@@ -16,6 +16,8 @@ GRACE = 5
 
 class Command(BaseCommand):
     help = "The web server on a socket that is bound already. Started by `up`; not meant to be run by hand."
+    # The one that starts it has made them.
+    requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--socket", type=int, required=True, help="The descriptor of the bound socket.")
