@@ -21,6 +21,7 @@ from sessions_exec.services import heartbeats
 DAYS = 30
 # Charts read a month; they may be this many seconds behind.
 CHARTS_KEPT = 60
+NEEDS_KEPT = 15
 
 
 def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
@@ -139,7 +140,13 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
         }
         for row in overview.held()
     ]
-    found += [
+    of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
+    return [*found, *of_memories][:5]
+
+
+def _needs_of_memories() -> list[dict[str, Any]]:
+    """Memories that contradict each other, and quotations that were not found: looked for among the newest."""
+    found = [
         {
             "state": "distilled",
             "text": f"{memory.key}: the curated and the distilled memory disagree",
@@ -157,7 +164,7 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
         }
         for source in inspection.unverified()
     ]
-    return found[:5]
+    return found
 
 
 def _latest(request: HttpRequest) -> list[dict[str, Any]]:

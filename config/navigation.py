@@ -134,6 +134,8 @@ def _count(count: int) -> str:
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
     """Memories, by where they come from and whether they stand."""
     link = reverse("admin:agentmemory_memory_changelist")
+    if request.path != link:
+        return []
     choices: tuple[tuple[str, dict[str, str]], ...] = (
         ("All", {}),
         ("Curated", {"origin__exact": "curated"}),

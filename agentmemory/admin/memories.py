@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -17,82 +16,21 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import filters
+from agentmemory.admin import filters, memory_filters
 from agentmemory.admin.acts import Act, ActingAdmin
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.admin.memory_acts import ACTS
+from agentmemory.callers import Caller
 from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Memory, MemorySource
-from agentmemory.search import lexical
+from agentmemory.search import lexical, ranking
 from agentmemory.services import inspection
 
 # A search in the list brings the best, as many as one can look through.
 MOST_FOUND = 500
 PAIRS_SHOWN = 20
-
-
-class StandingFilter(filters.ChoiceFilter):
-    """Deleted memories are left out unless they are asked for."""
-
-    title = "standing"
-    parameter_name = "standing"
-    options = (("withdrawn", "Withdrawn"), ("expired", "Expired"), ("deleted", "Deleted"), ("any", "All, deleted too"))
-
-    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        if value == "any":
-            return queryset
-        if value == "deleted":
-            return queryset.filter(deleted_at__isnull=False)
-        kept = queryset.filter(deleted_at__isnull=True)
-        if value == "withdrawn":
-            return kept.filter(withdrawn_at__isnull=False)
-        return kept.filter(expires_at__lte=timezone.now()) if value == "expired" else kept
-
-
-class UseFilter(filters.ChoiceFilter):
-    title = "use"
-    parameter_name = "use"
-    options = (("never", "Never used"), ("used", "Used"))
-
-    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        unused = Q(access_count=0)
-        return queryset.filter(unused) if value == "never" else queryset.exclude(unused) if value else queryset
-
-
-class AgeFilter(filters.ChoiceFilter):
-    title = "age"
-    parameter_name = "age"
-    options = (("1", "Updated in the last day"), ("7", "In the last 7 days"), ("30", "In the last 30 days"))
-
-    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        if value not in dict(self.options):
-            return queryset
-        return queryset.filter(updated_at__gte=timezone.now() - timedelta(days=int(value)))
-
-
-class NoticeFilter(filters.ChoiceFilter):
-    title = "what stands out"
-    parameter_name = "notice"
-    options = (("unverified", "A quote was not found"), ("pinned", "Pinned"), ("expiring", "Expires"))
-
-    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        if value == "unverified":
-            return queryset.filter(pk__in=MemorySource.objects.filter(verified=False).values("memory"))
-        if value == "pinned":
-            return queryset.filter(pinned=True)
-        return queryset.filter(expires_at__isnull=False) if value == "expiring" else queryset
-
-
-class SessionFilter(filters.WordFilter):
-    title = "session"
-    parameter_name = "session"
-    field = "session_name"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = (self.value() or "").strip()
-        if not value:
-            return queryset
-        return queryset.filter(pk__in=MemorySource.objects.filter(session_name=value).values("memory"))
+QUERY_LENGTH = 500
+RANKS_SHOWN = 50
 
 
 @admin.register(Memory)
@@ -108,15 +46,15 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     search_help_text = "Words of content, keys and tags, or an id"
     ordering = ("-updated_at", "-id")
     list_filter = (
-        StandingFilter,
+        memory_filters.Standing,
         ("origin", admin.ChoicesFieldListFilter),
         filters.word("space", "space__slug"),
         filters.word("agent", "owner__handle"),
         filters.TagFilter,
-        SessionFilter,
-        AgeFilter,
-        UseFilter,
-        NoticeFilter,
+        memory_filters.FromSession,
+        memory_filters.Age,
+        memory_filters.Use,
+        memory_filters.Notice,
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Memory]:
@@ -209,6 +147,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             permissions.note_look(request, memory, memory.space)
         if readable:
             context |= self._readable(memory, self.may_act(request))
+            context |= _found_by(memory, request.GET.get("q", "").strip()[:QUERY_LENGTH])
         return TemplateResponse(request, "console/memory.html", context)
 
     def get_urls(self) -> list[URLPattern]:
@@ -277,6 +216,16 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     def _promotes(self, memory: Memory, other: Memory | None) -> str:
         distilled = next((row for row in (memory, other) if row and row.origin == Memory.Origin.DISTILLED), None)
         return self.act_url("promote", [distilled.pk]) if distilled else ""
+
+
+def _found_by(memory: Memory, q: str) -> dict[str, Any]:
+    """What its owner would find with a query, and at which rank and by which words this memory is among it."""
+    if not q:
+        return {}
+    caller = Caller(space=memory.space, agent=memory.owner)
+    found = ranking.search(caller=caller, q=q, limit=RANKS_SHOWN, explain=True, count_access=False)
+    places = [(rank, item) for rank, item in enumerate(found.items, start=1) if item.memory.pk == memory.pk]
+    return {"q": q, "found": found.items[:10], "most": RANKS_SHOWN, "place": places[0] if places else None}
 
 
 def _standing(memory: Memory) -> str:

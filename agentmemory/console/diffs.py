@@ -12,12 +12,17 @@ from django.utils.safestring import SafeString
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 # Above this the comparison could take long; lines are compared instead.
 MOST_WORDS = 6000
+# Texts that share less than this are shown one after the other: their words would only be shuffled.
+ALIKE = 0.4
 
 
 def words(before: str, after: str) -> SafeString:
     """The difference of two texts as escaped HTML."""
     old, new = _split(before, after)
-    return format_html_join("", "{}", ((piece,) for piece in _pieces(old, new)))
+    matcher = SequenceMatcher(None, old, new)
+    if matcher.ratio() < ALIKE:
+        return format_html("<del>{}</del> <ins>{}</ins>", before, after)
+    return format_html_join("", "{}", ((piece,) for piece in _pieces(matcher, old, new)))
 
 
 def _split(before: str, after: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -27,8 +32,8 @@ def _split(before: str, after: str) -> tuple[Sequence[str], Sequence[str]]:
     return old, new
 
 
-def _pieces(old: Sequence[str], new: Sequence[str]) -> Iterator[SafeString]:
-    for kind, i1, i2, j1, j2 in SequenceMatcher(None, old, new).get_opcodes():
+def _pieces(matcher: SequenceMatcher[str], old: Sequence[str], new: Sequence[str]) -> Iterator[SafeString]:
+    for kind, i1, i2, j1, j2 in matcher.get_opcodes():
         if kind == "equal":
             yield conditional_escape("".join(old[i1:i2]))
             continue

@@ -184,7 +184,7 @@ def test_a_memory_shows_its_sources_its_history_and_the_other_one(operator: Clie
     assert f"{page('agentmemory_session_change', session.pk)}?at=1#m1" in text
     assert "verified" in text
     assert "An answer." in text, "the message after the source is shown around it"
-    assert "<del>Distilled</del><ins>Curated words</ins>" in text
+    assert "<del>Distilled.</del> <ins>Curated words.</ins>" in text
     assert "Version 1" in text
     assert HOSTILE not in text
 
@@ -264,12 +264,13 @@ def test_an_earlier_version_comes_back(operator: Client, agent: Agent) -> None:
 
 
 def test_what_a_service_refuses_is_told_and_breaks_nothing(operator: Client, agent: Agent) -> None:
-    memory = write(agent, "k", "private")
-    write(agent, "k", "shared", scope="space")
+    memory = write(agent, HOSTILE, "private")
+    write(agent, HOSTILE, "shared", scope="space")
 
     told = operator.post(act("memory", "share", memory), {"reason": "for all"}, follow=True)
 
     assert "another memory with the key" in told.content.decode()
+    assert HOSTILE not in told.content.decode()
     memory.refresh_from_db()
     assert memory.owner == agent
 
@@ -525,3 +526,17 @@ def test_an_agents_page_tells_what_it_has(operator: Client, session: Session) ->
     assert 'id="about"' in text
     assert "Distilled by" in text
     assert "built-in default" in text
+
+
+def test_m6_a_query_can_be_tried_and_counts_no_use(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "port", "The staging system listens on 8443")
+    write(agent, "other", "Nothing of the kind")
+
+    where = page("agentmemory_memory_change", memory.pk)
+    found = operator.get(where, {"q": "staging system"}).content.decode()
+    missed = operator.get(where, {"q": f"elephants {HOSTILE}"}).content.decode()
+
+    assert "Rank <strong>1</strong>" in found
+    assert "Not among the first" in missed
+    assert HOSTILE not in missed
+    assert not MemoryAccess.objects.exists()
