@@ -62,6 +62,10 @@ Content = Annotated[
 ]
 """What a message says: a string or a list of blocks. Anything storable or not: it is cleaned at the door (R3)."""
 
+Uids = Annotated[list[Uid], Field(max_length=1_000, fail_fast=True)]
+Texts = Annotated[list[Text], Field(max_length=1_000, fail_fast=True)]
+"""Lists end at their first fault: a body of a million of them shall not make a million errors (A4)."""
+
 Limit = Annotated[int, Field(ge=1, le=500)]
 SearchLimit = Annotated[int, Field(ge=1, le=50)]
 Seq = Annotated[int, Field(ge=0, le=LARGEST_NUMBER)]

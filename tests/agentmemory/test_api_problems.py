@@ -70,6 +70,20 @@ def test_a_validation_failure_says_where_and_not_what(api: Api) -> None:
     assert is_problem(api.get("/memories?limit=0"), 422)["errors"][0]["field"] == "query.limit"
 
 
+def test_a4_a_body_full_of_faults_names_some_of_them(api: Api) -> None:
+    api.put("/sessions/s1")
+    numbers = b"[" + b"1," * 1_000_000 + b"1]"
+    calls = {
+        "/sessions/s1/retractions": b'{"uids": %s}' % numbers,
+        "/sessions/s1/messages": b'{"messages": [%s]}' % b",".join([b'{"supersedes": %s}' % numbers[-2_001:]] * 1_000),
+        "/batch": b'{"memories": [{"key": "k", "content": "x", "tags": %s}]}' % numbers,
+    }
+    for path, raw in calls.items():
+        answer = api.call("POST", path, raw=raw.replace(b": 1,1", b": [1,1"))
+        assert answer.status in {200, 422}, path
+        assert len(answer.raw) < 20_000
+
+
 @pytest.mark.parametrize(
     "header",
     [

@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import quote
@@ -112,6 +113,18 @@ def test_a4_a_body_without_a_length_is_bounded_too(server: Server) -> None:
 def test_a4_a_body_that_says_its_length_is_bounded(server: Server, size: int) -> None:
     status, body, _ = server.call("PUT", "/memories/k", b" " * size)
     assert (status, body["status"]) == (413, 413)
+
+
+def test_of_many_writes_at_once_that_expect_the_same_one_wins(server: Server) -> None:
+    def at_once(**headers: str) -> list[int]:
+        with ThreadPoolExecutor(6) as pool:
+            calls = [pool.submit(server.call, "PUT", "/memories/k", {"content": "It."}, **headers) for _ in range(6)]
+            return sorted(call.result()[0] for call in calls)
+
+    assert at_once(**{"If-None-Match": "*"}) == [201, 412, 412, 412, 412, 412]
+    assert at_once(**{"If-Match": '"1"'}) == [200, 412, 412, 412, 412, 412]
+    assert at_once() == [200] * 6
+    assert server.call("GET", "/memories/k")[1]["version"] == 8
 
 
 def test_errors_are_problems_here_too(server: Server) -> None:

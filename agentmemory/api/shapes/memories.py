@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, WrapValidator
 
-from agentmemory.api.fields import Moment, Text, Timestamp
+from agentmemory.api.fields import Moment, Text, Texts, Timestamp
 from agentmemory.api.shapes import In, Out
 from agentmemory.models import Agent, Memory
 from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH, KEY_LENGTH, TAG_COUNT
@@ -23,7 +23,7 @@ class MemoryIn(In):
         default=None,
         description=f"Helps to find it and is never shown in prompts; at most {CONTEXT_LENGTH:,} characters.",
     )
-    tags: list[Text] | None = Field(default=None, description=f"At most {TAG_COUNT}; `[]` clears them.")
+    tags: Texts | None = Field(default=None, description=f"At most {TAG_COUNT}; `[]` clears them.")
     scope: Literal["mine", "space"] | None = Field(
         default=None, description="Omitted: `mine` with an agent token, `space` with a space token."
     )

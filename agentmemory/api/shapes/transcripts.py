@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from agentmemory.api.fields import Content, Moment, Text, Timestamp, Uid
+from agentmemory.api.fields import Content, Moment, Text, Timestamp, Uid, Uids
 from agentmemory.api.problems import TooLarge
 from agentmemory.api.shapes import In, Out
 from agentmemory.models import Message
@@ -34,7 +34,7 @@ class MessageIn(In):
     content: Content
     occurred_at: Moment | None = None
     delivery: Delivery = "consumed"
-    supersedes: list[Uid] = Field(default=[], max_length=MOST_MESSAGES)
+    supersedes: Uids = []
     parent_tool_use_id: str | None = None
     subtype: str | None = None
     is_error: bool = False
@@ -64,7 +64,7 @@ class ExecutionIn(In):
 class MessagesIn(In):
     """Messages in their order, at most 1,000 of them or 8 MiB."""
 
-    messages: list[MessageIn] = Field(json_schema_extra={"maxItems": MOST_MESSAGES})
+    messages: list[MessageIn] = Field(fail_fast=True, json_schema_extra={"maxItems": MOST_MESSAGES})
     execution: ExecutionIn | None = None
 
     @field_validator("messages", mode="before")
@@ -93,7 +93,7 @@ class DeliveryIn(In):
 class RetractionsIn(In):
     """Messages that are taken back, also such as have not arrived yet."""
 
-    uids: list[Uid] = Field(max_length=MOST_MESSAGES)
+    uids: Uids
     reason: Text | None = None
 
 
