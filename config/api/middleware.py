@@ -31,4 +31,7 @@ class ApiMiddleware(MiddlewareMixin):
 def _problem(response: HttpResponseBase) -> HttpResponseBase:
     kept = {name: response.headers[name] for name in ("Allow", "Retry-After") if name in response.headers}
     detail = _DETAILS.get(response.status_code, "Something went wrong here.")
-    return problems.response(response.status_code, detail, headers=kept)
+    answer = problems.response(response.status_code, detail, headers=kept)
+    # Those who would say the length stand further in.
+    answer.headers["Content-Length"] = str(len(answer.content))
+    return answer
