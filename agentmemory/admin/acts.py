@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import messages
+from django.contrib import admin, messages
+from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -81,6 +82,14 @@ class ActingAdmin(ConsoleAdmin[Row]):
 
     acts: ClassVar[Sequence[Act]] = ()
 
+    def __init__(self, model: type[Row], admin_site: AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.actions = [_bulk(act) for act in self.acts if act.bulk]
+
+    def has_act_permission(self, request: HttpRequest) -> bool:
+        """What the framework asks before it offers one of the actions."""
+        return self.may_act(request)
+
     def act_url(self, name: str, pks: Sequence[Any], **more: Any) -> str:
         """Where an act asks, for these rows."""
         base = reverse(f"{self.admin_site.name}:{self._act_route()}", args=[name])
@@ -108,15 +117,6 @@ class ActingAdmin(ConsoleAdmin[Row]):
     def get_urls(self) -> list[URLPattern]:
         route = path("act/<slug:name>/", self.admin_site.admin_view(self.act_view), name=self._act_route())
         return [route, *super().get_urls()]
-
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        actions: dict[str, Any] = dict(super().get_actions(request))
-        actions.pop("delete_selected", None)
-        if self.may_act(request):
-            for act in self.acts:
-                if act.bulk:
-                    actions[act.name] = (_bulk(act.name), act.name, act.label)
-        return actions
 
     def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Ask, and on an answer do it. 403 without the right to change, 404 for an act or a row that is not there."""
@@ -190,10 +190,13 @@ class ActingAdmin(ConsoleAdmin[Row]):
         return reverse(f"{route}_changelist")
 
 
-def _bulk(name: str) -> Callable[[ActingAdmin[Any], HttpRequest, QuerySet[Any]], HttpResponse]:
-    def ask(admin: ActingAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
-        pks = list(queryset.values_list("pk", flat=True)[:MOST_ROWS])
-        back = request.get_full_path()
-        return HttpResponseRedirect(admin.act_url(name, pks, next=back))
+def _bulk(act: Act) -> Callable[[ActingAdmin[Any], HttpRequest, QuerySet[Any]], HttpResponse]:
+    """An act as one of the framework's actions: it leads to the page that asks."""
 
+    @admin.action(permissions=["act"], description=act.label)
+    def ask(model_admin: ActingAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+        pks = list(queryset.values_list("pk", flat=True)[:MOST_ROWS])
+        return HttpResponseRedirect(model_admin.act_url(act.name, pks, next=request.get_full_path()))
+
+    ask.__name__ = act.name
     return ask
