@@ -12,3 +12,27 @@ Sent with `session` (locked by the sender).
 
 messages_gone = Signal()
 """Messages were retracted, superseded or removed. Sent with `session`, `uids` and `reason`, before rows are removed."""
+
+session_created = Signal()
+"""A session was made. Sent with `session` (locked)."""
+
+session_leaving = Signal()
+"""A session is about to be deleted with all that hangs on it. Sent with `session` (locked)."""
+
+unguarded_write = Signal()
+"""Somebody appends to a session, rewinds or deletes it without proof of running it. Sent with `session` (locked).
+
+A receiver that raises prevents it: while somebody runs a session, nobody else writes there (S1).
+"""
+
+messages_appended = Signal()
+"""Messages were written. Sent with `session` (locked), `messages` (the new rows, in order) and the writer's `guard`."""
+
+messages_changed = Signal()
+"""Messages were changed in place or removed. Sent with `session` (locked) and `changes`, a list of JSON objects."""
+
+turn_ended = Signal()
+"""A turn turned out to be ended. Sent with `session` (locked) and `seqs`, the numbers of its last messages.
+
+Not sent for messages that end their turn by what they are: `messages_appended` tells those.
+"""

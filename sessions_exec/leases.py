@@ -59,22 +59,33 @@ class LeaseQuerySet(models.QuerySet[Held]):
             # Our own update holds the row's lock: nobody can have moved the epoch since.
             return int(self.filter(pk=pk).values_list("epoch", flat=True).get())
 
+    @transaction.atomic
     def renew(self, pk: Any, *, epoch: int, seconds: float) -> None:
         """Extend a lease that is still held. Raises `LeaseLost` when it is not."""
+        self._wait_for_row(pk)
         renewed = (
             self.filter(pk=pk, epoch=epoch).live().update(expires_at=ClockTimestamp() + timedelta(seconds=seconds))
         )
         if renewed != 1:
             raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
 
+    def _wait_for_row(self, pk: Any) -> None:
+        """Lock the row before its expiry is judged.
+
+        A statement that waits for a lock looks at its conditions again only if the row was changed meanwhile. Behind
+        a transaction that held the row and changed nothing, an expired lease would pass for a live one.
+        """
+        self.filter(pk=pk).select_for_update(of=("self",), no_key=True).order_by().values_list("pk").first()
+
     def fence(self, pk: Any, *, epoch: int) -> None:
         """Hold the lease still until the open transaction ends. Raises `LeaseLost` when it is lost already."""
         quote = connection.ops.quote_name
         # Names come from the model, values are parameters.
+        # The expiry is judged after the lock was got, whatever was waited for (see `_wait_for_row`).
         sql = (
-            f"SELECT 1 FROM {quote(self.model._meta.db_table)} "  # noqa: S608
-            f"WHERE {quote(str(self.model._meta.pk.column))} = %s AND epoch = %s AND expires_at > clock_timestamp() "
-            "FOR KEY SHARE"
+            f"WITH held AS MATERIALIZED (SELECT expires_at FROM {quote(self.model._meta.db_table)} "  # noqa: S608
+            f"WHERE {quote(str(self.model._meta.pk.column))} = %s AND epoch = %s FOR KEY SHARE) "
+            "SELECT 1 FROM held WHERE expires_at > clock_timestamp()"
         )
         with connection.cursor() as cursor:
             cursor.execute(sql, [pk, epoch])
@@ -86,8 +97,10 @@ class LeaseQuerySet(models.QuerySet[Held]):
         if not self.filter(pk=pk, epoch=epoch).live().exists():
             raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
 
+    @transaction.atomic
     def release(self, pk: Any, *, epoch: int) -> None:
         """Give a held lease back. The row and its epoch stay (S2). Raises `LeaseLost` when it is lost already."""
+        self._wait_for_row(pk)
         if self.filter(pk=pk, epoch=epoch).live().update(holder="", expires_at=None) != 1:
             raise LeaseLost(f"{self.model._meta.verbose_name} {pk} is no longer held with epoch {epoch}.")
 

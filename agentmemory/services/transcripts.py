@@ -42,6 +42,8 @@ class NewMessage:
     subtype: str = ""
     is_error: bool = False
     ends_turn: bool = False
+    digest: str = ""
+    """Of the content as received, where it was cleaned at another door; see `received`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +74,14 @@ def adopt(
         session, created = Session.objects.get_or_create(
             agent=agent, name=name, defaults={"space_id": agent.space_id, **values}
         )
-        session = _locked(session.pk)
+        session = lock(session.pk)
         for key, value in values.items():
             setattr(session, key, value)
         if complete is not None:
             session.completed_at = (session.completed_at or timezone.now()) if complete else None
         _save(session, [*values, "completed_at"])
+        if created:
+            signals.session_created.send(Session, session=session)
         if complete:
             _finish(session)
         elif created:
@@ -109,9 +113,8 @@ def append(
     `UidConflict`, `Invalid`, and what `guard` raises; then nothing is written. The number of queries does not depend
     on the number of messages.
     """
-    session = _locked(session.pk)
-    if guard is not None:
-        guard(session)
+    session = lock(session.pk)
+    _permit(session, guard)
     known = {
         row.uid: row
         for row in Message.objects.filter(session=session, uid__in={m.uid for m in messages}).only(
@@ -129,6 +132,8 @@ def append(
             raise UidConflict(message.uid)
     replaced = _apply_edges(session, fresh, messages)
     Message.objects.bulk_create(fresh)
+    if fresh:
+        signals.messages_appended.send(Session, session=session, messages=fresh, guard=guard)
     _advance(session, fresh, ended, said_at=said_at or timezone.now(), replaced=replaced)
     return Appended(
         accepted=len(fresh),
@@ -144,7 +149,7 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
     """Change what became of a user message, in place (R4). Raises `Invalid`, `NotFound`."""
     if delivery not in Message.Delivery.values:
         raise Invalid(f"One of {', '.join(Message.Delivery.values)}.", field="delivery")
-    session = _locked(session.pk)
+    session = lock(session.pk)
     if guard is not None:
         guard(session)
     message = Message.objects.filter(session=session, uid=uid).first()
@@ -154,6 +159,7 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
         raise Invalid("Only user messages are delivered.", field="delivery")
     message.delivery = delivery
     message.save(update_fields=["delivery"])
+    _tell_changed(session, [{"uid": uid, "seq": message.seq, "delivery": delivery}])
     signals.turn_completed.send(Session, session=session)
     return message
 
@@ -161,7 +167,7 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
 @transaction.atomic
 def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
     """Take messages back, by uid, those that have not arrived yet too (R5). Returns how many stand retracted now."""
-    session = _locked(session.pk)
+    session = lock(session.pk)
     MessageEdge.objects.bulk_create(
         [
             MessageEdge(
@@ -176,9 +182,10 @@ def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
         ignore_conflicts=True,
     )
     standing = Message.objects.filter(session=session, uid__in=uids, retracted_at__isnull=True)
-    gone = list(standing.values_list("uid", flat=True))
+    gone = dict(standing.order_by("seq").values_list("uid", "seq"))
     standing.update(retracted_at=timezone.now(), retraction_reason=reason[:500])
-    _tell_gone(session, gone, reason or "retracted")
+    _tell_gone(session, list(gone), reason or "retracted")
+    _tell_changed(session, [{"uid": uid, "seq": seq, "retracted": True} for uid, seq in gone.items()])
     signals.turn_completed.send(Session, session=session)
     return len(gone)
 
@@ -189,13 +196,15 @@ def rewind(*, session: Session, after_uid: str, guard: Guard | None = None) -> i
 
     Raises `NotFound`.
     """
-    session = _locked(session.pk)
-    if guard is not None:
-        guard(session)
+    session = lock(session.pk)
+    _permit(session, guard)
     anchor = Message.objects.filter(session=session, uid=after_uid).values_list("seq", flat=True).first()
     if anchor is None:
         raise NotFound("There is no such message.")
-    return _remove(session, Message.objects.filter(session=session, seq__gt=anchor), reason="rewound")
+    removed = _remove(session, Message.objects.filter(session=session, seq__gt=anchor), reason="rewound")
+    if removed:
+        _tell_changed(session, [{"removed_after": anchor, "after_uid": after_uid, "removed": removed}])
+    return removed
 
 
 @transaction.atomic
@@ -213,19 +222,19 @@ def remove(*, session: Session, uids: Sequence[str], reason: str, guard: Guard |
 @transaction.atomic
 def delete(*, session: Session, keep_memories: bool = False, guard: Guard | None = None) -> None:
     """Delete a session with its messages and its cursor (R7). Memories that rest on it are reconciled, or kept."""
-    session = _locked(session.pk)
-    if guard is not None:
-        guard(session)
+    session = lock(session.pk)
+    _permit(session, guard)
     if not keep_memories:
         uids = list(Message.objects.filter(session=session).values_list("uid", flat=True))
         _tell_gone(session, uids, "its session was deleted")
+    signals.session_leaving.send(Session, session=session)
     session.delete()
 
 
 @transaction.atomic
 def finish(*, session_id: int) -> None:
     """End the turn that a quiet or complete session left open, at its last message (R6)."""
-    _finish(_locked(session_id))
+    _finish(lock(session_id))
 
 
 def quiet_sessions(*, now: datetime, limit: int = 500) -> list[int]:
@@ -240,7 +249,21 @@ def same_content(digest: str, content: object) -> bool:
     return any(digest == digests.content_digest(key=key, content=content) for key in _digest_keys())
 
 
-def _locked(pk: int) -> Session:
+def received(content: object) -> str:
+    """The digest of a content as it was received, by which its repetition is known (R2). Raises `Invalid`."""
+    return digests.content_digest(key=_digest_keys()[0], content=content)
+
+
+def _permit(session: Session, guard: Guard | None) -> None:
+    """Ask whether the write may go on: the guard that came with it, or else whoever watches over the session."""
+    if guard is not None:
+        guard(session)
+    else:
+        signals.unguarded_write.send(Session, session=session)
+
+
+def lock(pk: int) -> Session:
+    """The session, locked until the open transaction ends: whatever is numbered in it waits here. Raises `NotFound`."""
     row = Session.objects.select_for_update(of=("self",), no_key=True).select_related("agent").filter(pk=pk).first()
     if row is None:
         raise NotFound("There is no such session.")
@@ -280,7 +303,7 @@ def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
         delivery=message.delivery,
         is_error=message.is_error,
         parent_tool_use_id=redaction.clean_text(message.parent_tool_use_id)[:200],
-        digest=_digest(message.content),
+        digest=message.digest or received(message.content),
         redactions=clean.counts,
         occurred_at=message.occurred_at,
     )
@@ -299,15 +322,12 @@ def _digest_keys() -> list[bytes]:
     return [b"message-digest:" + force_bytes(key) for key in [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]]
 
 
-def _digest(content: object) -> str:
-    return digests.content_digest(key=_digest_keys()[0], content=content)
-
-
 def _note_turn_ends(session: Session, known: Mapping[str, Message], messages: Sequence[NewMessage]) -> list[int]:
     """Numbers of known messages of which it turned out since that they end their turn."""
     later = [known[m.uid].seq for m in messages if m.ends_turn and m.uid in known and not known[m.uid].ends_turn]
     if later:
         Message.objects.filter(session=session, seq__in=later).update(ends_turn=True)
+        signals.turn_ended.send(Session, session=session, seqs=later)
     return later
 
 
@@ -352,6 +372,7 @@ def _supersede(session: Session, replaced: Mapping[str, str]) -> int:
         row.superseded_by = replaced[row.uid]
     Message.objects.bulk_update(rows, ["superseded_by"])
     _tell_gone(session, [row.uid for row in rows], "superseded")
+    _tell_changed(session, [{"uid": r.uid, "seq": r.seq, "superseded_by": r.superseded_by} for r in rows])
     return len(rows)
 
 
@@ -377,6 +398,7 @@ def _finish(session: Session) -> None:
     if session.terminal_seq < session.last_seq:
         session.terminal_seq = session.last_seq
         _save(session, ["terminal_seq"])
+        signals.turn_ended.send(Session, session=session, seqs=[session.last_seq])
     signals.turn_completed.send(Session, session=session)
 
 
@@ -394,6 +416,11 @@ def _remove(session: Session, messages: QuerySet[Message], *, reason: str) -> in
 def _tell_gone(session: Session, uids: Sequence[str], reason: str) -> None:
     if uids:
         signals.messages_gone.send(Session, session=session, uids=list(uids), reason=reason)
+
+
+def _tell_changed(session: Session, changes: list[dict[str, Any]]) -> None:
+    if changes:
+        signals.messages_changed.send(Session, session=session, changes=changes)
 
 
 def _save(session: Session, fields: Sequence[str]) -> None:
