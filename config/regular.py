@@ -6,6 +6,7 @@ from django.conf import settings
 
 from distillation.services import coordinator
 from sessions_exec import queue, regular
+from sessions_exec.services import recovery
 
 DAY = 86400.0
 # The queue's scheduler looks every 30 seconds and counts in whole minutes.
@@ -30,6 +31,7 @@ def ticks() -> list[regular.Tick]:
     """Regular work in the supervisor itself."""
     found = [
         regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
+        regular.Tick(name="recovery", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=recovery.scan),
         regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
     ]
     if settings.AGENTMEMORY_CADENCE < SHORTEST_SCHEDULE:

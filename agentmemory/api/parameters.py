@@ -10,8 +10,8 @@ from pydantic import BaseModel, Field
 from agentmemory.api.fields import Limit, Text
 from agentmemory.callers import Caller, Scope
 from agentmemory.errors import Invalid, NotFound
-from agentmemory.models import Agent
-from agentmemory.services import limits, memories, spaces
+from agentmemory.models import Agent, Session
+from agentmemory.services import limits, memories, spaces, transcripts
 
 Origin = Literal["curated", "distilled"]
 
@@ -101,6 +101,12 @@ def acting_agent(caller: Caller, handle: str | None) -> Agent:
     if owner is None:
         raise Invalid("A space token names the owner.", field="query.owner")
     return owner
+
+
+def session_named(caller: Caller, name: str, query: OwnerQuery) -> Session:
+    """The session that a call names. Raises `NotFound`, `Invalid`."""
+    name = storable_or_absent(name)
+    return transcripts.find(caller=caller, name=name, agent=owner_named(caller, query.owner))
 
 
 def expected(if_match: str | None, if_none_match: str | None) -> memories.Expected:

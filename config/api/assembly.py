@@ -14,7 +14,8 @@ from agentmemory.api.fields import rfc3339
 from agentmemory.api.parsing import StrictParser
 from config.api import distillation, messages, sessions
 from distillation.errors import BackingOff
-from sessions_exec.errors import LeaseHeld, LeaseLost
+from sessions_exec.api import events, executions, inputs
+from sessions_exec.errors import Crowded, InputConflict, LeaseHeld, LeaseLost
 
 _DESCRIPTION = """Memories of AI agents, and the transcripts that they are distilled from.
 
@@ -57,11 +58,20 @@ def _describe_errors(operation: dict[str, Any]) -> None:
 
 
 def _lease_held(request: HttpRequest, error: Any) -> HttpResponse:
-    return problems.response(409, str(error), kind="lease-held")
+    until = rfc3339(error.expires_at) if error.expires_at else None
+    return problems.response(409, str(error), kind="lease-held", holder=error.holder, expires_at=until)
 
 
 def _lease_lost(request: HttpRequest, error: Any) -> HttpResponse:
     return problems.response(409, str(error), kind="lease-lost")
+
+
+def _input_conflict(request: HttpRequest, error: Any) -> HttpResponse:
+    return problems.response(409, str(error), kind="input-conflict")
+
+
+def _crowded(request: HttpRequest, error: Any) -> HttpResponse:
+    return problems.response(429, str(error), headers={"Retry-After": "5"})
 
 
 def _backing_off(request: HttpRequest, error: Any) -> HttpResponse:
@@ -83,8 +93,10 @@ def build() -> MemoryAPI:
     problems.register(built)
     built.add_exception_handler(LeaseHeld, _lease_held)
     built.add_exception_handler(LeaseLost, _lease_lost)
+    built.add_exception_handler(InputConflict, _input_conflict)
+    built.add_exception_handler(Crowded, _crowded)
     built.add_exception_handler(BackingOff, _backing_off)
-    for module in (memories, search, history, sessions, messages, distillation):
+    for module in (memories, search, history, sessions, messages, inputs, executions, events, distillation):
         built.add_router("", module.router)
     return built
 

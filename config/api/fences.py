@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from agentmemory.api.shapes.transcripts import ExecutionIn
-from agentmemory.models import Session
 from agentmemory.services import transcripts
-from sessions_exec.errors import LeaseLost
+from sessions_exec.services import executions
 
 
 def guard(execution: ExecutionIn | None) -> transcripts.Guard | None:
-    """What checks, within the writing transaction, that a call may write. No execution is granted yet: none holds."""
-    return None if execution is None else _lost
+    """What checks, within the writing transaction, that a call writes as the execution that it names.
 
-
-def _lost(session: Session) -> None:
-    raise LeaseLost("This execution does not hold the session.")
+    Without one it may write as long as nobody runs the session. Raises `LeaseLost` for a name that none has.
+    """
+    return None if execution is None else executions.guard(execution_id=execution.id, epoch=execution.epoch)

@@ -20,6 +20,7 @@ from agentmemory.services import sessions, transcripts
 from config.api import shapes
 from config.api.shapes import SessionOut
 from distillation.services import standings
+from sessions_exec.services import executions
 
 router = Router(tags=["Sessions"])
 
@@ -39,14 +40,17 @@ class DeletionQuery(OwnerQuery):
 
 def find(caller: Caller, name: str, query: OwnerQuery) -> Session:
     """The session that a call names. Raises `NotFound`, `Invalid`."""
-    name = parameters.storable_or_absent(name)
-    return transcripts.find(caller=caller, name=name, agent=parameters.owner_named(caller, query.owner))
+    return parameters.session_named(caller, name, query)
 
 
 def describe(caller: Caller, found: list[Session]) -> list[SessionOut]:
-    """Sessions with how far each was distilled."""
+    """Sessions with how far each was distilled, and who runs it."""
     distilled = standings.positions(caller=caller, sessions=found)
-    return [shapes.session_out(session, distilled_seq=distilled.get(session.pk, 0)) for session in found]
+    run = executions.live(found)
+    return [
+        shapes.session_out(session, distilled_seq=distilled.get(session.pk, 0), execution=run.get(session.pk))
+        for session in found
+    ]
 
 
 @router.get("/sessions", response={200: Page[SessionOut], 404: Problem})

@@ -11,6 +11,7 @@ from agentmemory.api.shapes import Out
 from agentmemory.models import Session
 from distillation.models import Cursor
 from distillation.services import states
+from sessions_exec.models import Execution
 
 
 class ExecutionOut(Out):
@@ -52,7 +53,7 @@ class CursorOut(Out):
     quarantined: list[int] = Field(description="The numbers of messages that are left out: they failed alone.")
 
 
-def session_out(session: Session, *, distilled_seq: int) -> SessionOut:
+def session_out(session: Session, *, distilled_seq: int, execution: Execution | None) -> SessionOut:
     """A session as its clients see it."""
     return SessionOut(
         id=session.name,
@@ -63,8 +64,13 @@ def session_out(session: Session, *, distilled_seq: int) -> SessionOut:
         last_seq=session.last_seq,
         terminal_seq=session.terminal_seq,
         distilled_seq=distilled_seq,
-        execution=None,
+        execution=None if execution is None else _execution_out(execution),
     )
+
+
+def _execution_out(row: Execution) -> ExecutionOut:
+    values: dict[str, Any] = {name: getattr(row, name) for name in ("holder", "epoch", "phase", "expires_at")}
+    return ExecutionOut(**values)
 
 
 def cursor_out(cursor: Cursor, state: states.State) -> CursorOut:

@@ -12,7 +12,7 @@ from django.db.models import F, Func, IntegerField
 
 from agentmemory.models import Message, Session
 from sessions_exec.leases import ClockTimestamp
-from sessions_exec.models import Input, SessionEvent
+from sessions_exec.models import EventCounter, Input, SessionEvent
 
 Type = SessionEvent.Type
 
@@ -58,6 +58,11 @@ def page(*, session: Session, after: int, limit: int) -> list[Event]:
     contents = _contents(session, _told(found, Type.MESSAGE_APPENDED, "seq"))
     prompts = _prompts(session, _told(found, Type.INPUT_ADMITTED, "id"))
     return [_whole(event, contents, prompts) for event in found]
+
+
+def newest(*, session: Session) -> int:
+    """The number of the session's last event; 0 before the first."""
+    return EventCounter.objects.filter(pk=session.pk).values_list("last_seq", flat=True).first() or 0
 
 
 def _told(events: Sequence[Event], kind: Type, member: str) -> list[Any]:

@@ -3,15 +3,25 @@ from __future__ import annotations
 import signal
 import socket
 from argparse import ArgumentParser
+from types import FrameType
 from typing import Any
 
 import uvicorn
 from django.core.management.base import BaseCommand
 
 from sessions_exec import processes
+from sessions_exec.services import waiting
 
 # A waiting call may hold its connection for half a minute; a stop does not wait for it.
 GRACE = 5
+
+
+class _Server(uvicorn.Server):
+    """Lets calls that wait for events return when it is told to stop: the thread of each would be waited for."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        waiting.stop()
+        super().handle_exit(sig, frame)
 
 
 class Command(BaseCommand):
@@ -29,4 +39,4 @@ class Command(BaseCommand):
         config = uvicorn.Config(
             "config.asgi:application", log_config=None, access_log=False, timeout_graceful_shutdown=GRACE
         )
-        uvicorn.Server(config).run(sockets=[socket.socket(fileno=options["socket"])])
+        _Server(config).run(sockets=[socket.socket(fileno=options["socket"])])

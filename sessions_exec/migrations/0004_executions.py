@@ -12,7 +12,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     dependencies = [
         ("agentmemory", "0003_lexical_search"),
-        ("sessions_exec", "0002_task_run_delivery"),
+        ("sessions_exec", "0003_queue_index"),
     ]
 
     operations = [

@@ -18,7 +18,7 @@ def add(table: str) -> migrations.RunSQL:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("sessions_exec", "0003_executions"),
+        ("sessions_exec", "0004_executions"),
         ("agentmemory", "0002_composite_keys"),
     ]
 
