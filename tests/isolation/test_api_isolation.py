@@ -16,6 +16,7 @@ from django.test import Client
 from agentmemory.models import Memory, MemoryEvent, Message, Session, Token
 from agentmemory.services import spaces, tokens
 from distillation.models import Cursor
+from sessions_exec.models import Execution, Input, SessionEvent
 from tests.factories import AgentFactory, SpaceFactory
 from tests.support.clients import Api, of_agent, of_space, result, user
 
@@ -23,6 +24,8 @@ CANARY = "zqcanary"
 KEY = f"{CANARY}-key"
 SESSION = f"{CANARY}-session"
 UID = f"{CANARY}-uid"
+INPUT = f"{CANARY}-input"
+HELD = {"id": "0b0d3b1e-8c1f-4a52-9f8e-0b7f3f1c2d4e", "epoch": 1}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +67,20 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("post", "/sessions/{id}/retractions"): Case(path=f"/sessions/{SESSION}/retractions", body={"uids": [UID]}),
     ("post", "/sessions/{id}/rewind"): Case(path=f"/sessions/{SESSION}/rewind", body={"after_uid": UID}),
+    ("post", "/sessions/{id}/inputs"): Case(path=f"/sessions/{SESSION}/inputs", body={"id": "i2", "prompt": "x"}),
+    ("get", "/sessions/{id}/inputs"): Case(path=f"/sessions/{SESSION}/inputs"),
+    ("patch", "/sessions/{id}/inputs/{input}"): Case(
+        path=f"/sessions/{SESSION}/inputs/{INPUT}", body={"delivery": "queue"}
+    ),
+    ("delete", "/sessions/{id}/inputs/{input}"): Case(path=f"/sessions/{SESSION}/inputs/{INPUT}"),
+    ("post", "/sessions/{id}/execution"): Case(path=f"/sessions/{SESSION}/execution", body={"owner": "x"}),
+    ("patch", "/sessions/{id}/execution"): Case(path=f"/sessions/{SESSION}/execution", body=HELD),
+    ("delete", "/sessions/{id}/execution"): Case(path=f"/sessions/{SESSION}/execution", body=HELD),
+    ("post", "/sessions/{id}/execution/promote"): Case(
+        path=f"/sessions/{SESSION}/execution/promote", body={**HELD, "boundary": "idle"}
+    ),
+    ("post", "/sessions/{id}/interrupt"): Case(path=f"/sessions/{SESSION}/interrupt"),
+    ("get", "/sessions/{id}/events"): Case(path=f"/sessions/{SESSION}/events?limit=500"),
     ("post", "/sessions/{id}/distill"): Case(path=f"/sessions/{SESSION}/distill"),
     ("get", "/distillation"): Case(path="/distillation?limit=500", answers=NOTHING_FOUND),
 }
@@ -74,6 +91,7 @@ def victim(db: None) -> Api:
     api = of_agent(AgentFactory.create(space=SpaceFactory.create(slug="acme"), handle="ada"))
     api.write(KEY, f"The fox {CANARY}.", tags=[CANARY])
     api.say(SESSION, user(UID, f"The fox {CANARY}."), result("r1"))
+    api.post(f"/sessions/{SESSION}/inputs", {"id": INPUT, "prompt": f"The fox {CANARY}."})
     return api
 
 
@@ -136,6 +154,9 @@ def state(api: Api) -> list[list[dict[str, Any]]]:
         Session.objects.filter(agent=api.agent),
         Message.objects.filter(session__agent=api.agent),
         Cursor.objects.filter(agent=api.agent),
+        Input.objects.filter(session__agent=api.agent),
+        Execution.objects.filter(session__agent=api.agent),
+        SessionEvent.objects.filter(session__agent=api.agent),
     )
     return [list(rows.order_by("pk").values()) for rows in owned]
 
@@ -155,7 +176,7 @@ def call(api: Api, method: str, case: Case) -> Any:
 
 def without_echo(text: str) -> str:
     """What an answer says, without the names that the call itself brought along."""
-    for name in (KEY, SESSION, UID):
+    for name in (KEY, SESSION, UID, INPUT):
         text = text.replace(name, "")
     return text
 
