@@ -213,10 +213,13 @@ def remove(*, session: Session, uids: Sequence[str], reason: str, guard: Guard |
 
     Memories that rest on them are reconciled (D23).
     """
-    session = _locked(session.pk)
-    if guard is not None:
-        guard(session)
-    return _remove(session, Message.objects.filter(session=session, uid__in=uids), reason=reason)
+    session = lock(session.pk)
+    _permit(session, guard)
+    going = Message.objects.filter(session=session, uid__in=uids)
+    gone = list(going.order_by("seq").values_list("uid", "seq"))
+    removed = _remove(session, going, reason=reason)
+    _tell_changed(session, [{"uid": uid, "seq": seq, "removed": True} for uid, seq in gone])
+    return removed
 
 
 @transaction.atomic

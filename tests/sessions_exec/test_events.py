@@ -56,6 +56,7 @@ def test_s10_what_changes_in_place_is_told(session: Session) -> None:
     newer = transcripts.NewMessage(uid="u4", type="user", content="Better.", supersedes=["u1"])
     transcripts.append(session=session, messages=[newer])
     transcripts.rewind(session=session, after_uid="u2")
+    transcripts.remove(session=session, uids=["u1", "gone"], reason="said by mistake")
     changed = SessionEvent.objects.filter(session=session, type="message.changed").order_by("seq")
 
     assert list(changed.values_list("data", flat=True)) == [
@@ -63,6 +64,7 @@ def test_s10_what_changes_in_place_is_told(session: Session) -> None:
         {"uid": "u2", "seq": 2, "retracted": True},
         {"uid": "u1", "seq": 1, "superseded_by": "u4"},
         {"removed_after": 2, "after_uid": "u2", "removed": 2},
+        {"uid": "u1", "seq": 1, "removed": True},
     ]
 
 
