@@ -119,11 +119,9 @@ def known_for(agent: Agent, window: windows.Window) -> list[KnownVersion]:
 
 def known_of(distillation_pass: DistillationPass) -> list[prompts.Known]:
     """The memories that a pass was shown, as they were then, out of their history."""
-    wanted = dict.fromkeys(distillation_pass.known)
+    wanted = [(memory_id, version) for memory_id, version in distillation_pass.known]
     events = MemoryEvent.objects.filter(pgh_obj_id__in=[memory_id for memory_id, _ in wanted]).order_by("pgh_id")
-    then = {
-        (str(event.pgh_obj_id), event.version): prompts.Known(key=event.key, content=event.content) for event in events
-    }
+    then = {(str(event.pgh_obj_id), event.version): _known(event) for event in events}
     return [then[place] for place in wanted if place in then]
 
 

@@ -14,7 +14,7 @@ from agentmemory.models import Agent, Memory, MemorySource, Message, Provider
 from agentmemory.services import curation, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor, DistillationPass
-from distillation.services import distilling, gates
+from distillation.services import distilling, gates, replay
 from sessions_exec import faults
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
@@ -457,3 +457,46 @@ def test_d21_the_daily_budget_of_the_space_stops_the_calls_visibly(
     assert result.state == "blocked"
     assert "budget" in result.line
     assert len(server.requests) == 1
+
+
+def test_d25_the_prompt_made_again_is_the_one_that_was_sent_to_the_character(server: ModelServer, tell: Tell) -> None:
+    session = tell("We listen on port 8080.")
+    server.script(model_server.memories([item()]))
+    run(cursor_of(session))
+    tell("The port is 9090 from now on.", "x" * 5000)
+    server.script(model_server.memories([item(content="The service listens on port 9090.", sources=[3])]))
+    row = run(cursor_of(session)).row
+    assert row is not None
+    assert row.known
+    prompt = replay.prompt_of(DistillationPass.objects.get(pk=row.pk))
+    assert prompt is not None
+    assert prompt.user == server.requests[1].prompt
+    assert prompt.system == server.requests[1].body["system"]
+
+
+def test_d15_a_stored_answer_that_names_known_memories_is_applied_after_a_crash(
+    server: ModelServer, tell: Tell
+) -> None:
+    session = tell("We listen on port 8080.")
+    server.script(model_server.memories([item()]))
+    run(cursor_of(session))
+    tell("The port is 9090 from now on.")
+    server.script(model_server.memories([item(content="The service listens on port 9090.", sources=[3])]))
+
+    class Dead(BaseException):
+        pass
+
+    def die(point: str) -> None:
+        if point == "write.before":
+            raise Dead
+
+    faults.install(die)
+    try:
+        with pytest.raises(Dead):
+            run(cursor_of(session))
+    finally:
+        faults.install(None)
+    Cursor.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert run(cursor_of(session)).state == "applied"
+    assert Memory.objects.get().content == "The service listens on port 9090."
+    assert len(server.requests) == 2
