@@ -65,7 +65,9 @@ def _settings() -> Iterator[Finding]:
 
 def _database() -> Iterator[Finding]:
     connection.ensure_connection()
-    number = connection.pg_version
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version_num")
+        number = int(cursor.fetchone()[0])
     where = "embedded" if settings.AGENTMEMORY_EMBEDDED else "by DATABASE_URL"
     line = f"PostgreSQL {number // 10000}.{number % 10000}, {where}"
     if number < OLDEST_SERVER:

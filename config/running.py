@@ -23,14 +23,14 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 
-from config import environment
+from config import embedded, environment, programs
 from config.management.commands.worker import new_name
 from sessions_exec import processes
 from sessions_exec.services import heartbeats
 
 # The embedded database is stopped after it; together within 20 seconds.
 STOP_SECONDS = 16.0
-LOOK = 0.2
+LOOK = 0.25
 # A child that dies so soon, so often in a row, will not come up at all.
 QUICK_DEATH = 10.0
 QUICK_DEATHS = 3
@@ -118,7 +118,7 @@ def serve(listening: socket.socket, *, worker: bool, ready: Callable[[str], bool
         while not stop.wait(LOOK):
             for child in children:
                 child.look()
-            if not told and _works(address(listening), name):
+            if _database_answers() and not told and _works(address(listening), name):
                 told = ready(address(listening))
     finally:
         _stop(children)
@@ -139,8 +139,24 @@ def _children(listening: socket.socket, worker: str) -> list[Child]:
     return [web, cluster] if worker else [web]
 
 
+def _database_answers() -> bool:
+    """Whether it does; the embedded one is started again if it has died. The children wait for it meanwhile."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return True
+    except DatabaseError:
+        connection.close()
+    if settings.AGENTMEMORY_EMBEDDED:
+        try:
+            embedded.ensure(settings.AGENTMEMORY_DATA_DIR)
+        except programs.CannotStart as error:
+            raise CannotRun(f"The embedded database cannot be started again: {error}") from error
+    return False
+
+
 def _works(where: str, worker: str) -> bool:
-    return _answers(where) and (not worker or _works_off(worker))
+    return _answers(where) and (not worker or heartbeats.working(worker))
 
 
 def _answers(where: str) -> bool:
@@ -155,14 +171,6 @@ def _answers(where: str) -> bool:
     finally:
         asking.close()
     return True
-
-
-def _works_off(worker: str) -> bool:
-    try:
-        return heartbeats.working(worker)
-    except DatabaseError:
-        connection.close()
-        return False
 
 
 def _stop(children: list[Child]) -> None:

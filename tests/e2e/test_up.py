@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
@@ -102,7 +103,7 @@ def words(process: subprocess.Popen[str]) -> dict[str, str]:
     port(process)
     found = re.findall(
         r"^(Address|Login|Password|Token): (\S+)$",
-        clusters.until(lambda: "Token: " in (said := clusters.output(process)) and said),
+        clusters.until(lambda: said if "Token: " in (said := clusters.output(process)) else None),
         re.MULTILINE,
     )
     assert [name for name, _ in found] == ["Address", "Login", "Password", "Token"]
@@ -133,3 +134,17 @@ def test_the_demonstration_says_how_to_get_in_and_repeats_nothing(tmp_path: Path
         assert clusters.stop(process) == 0
     assert {**second, "Address": ""} == {**first, "Address": ""}
     assert rows() == there
+
+
+def test_an_embedded_database_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    values = {"DJANGO_SETTINGS_MODULE": "config.settings", "AGENTMEMORY_ENV_FILE": "none", "DATABASE_URL": ""}
+    with clusters.running("up", "--port", "0", **values, AGENTMEMORY_DATA_DIR=str(tmp_path)) as process:
+        number = port(process)
+        postmaster = int((tmp_path / "postgres" / "postmaster.pid").read_text().split()[0])
+        os.kill(postmaster, signal.SIGKILL)
+        clusters.until(lambda: get(number, "/readyz") != 200)
+        clusters.until(lambda: get(number, "/readyz") == 200)
+        family = clusters.tree(process.pid)
+        assert clusters.stop(process) == 0
+        assert clusters.living(family) == []
+    assert not (tmp_path / "postgres" / "postmaster.pid").exists()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
+from django.db import connection
 from django_q.models import OrmQ
 
 from sessions_exec import queue
@@ -61,6 +63,29 @@ def test_a3_the_work_goes_on_when_an_idle_worker_process_is_killed(worker: subpr
     for number in (1, 2, 3):
         queue.enqueue(REMEMBER, number)
     clusters.until(lambda: all(done(number) for number in (1, 2, 3)))
+
+
+@pytest.mark.slow
+def test_a3_without_the_watchdog_the_death_of_an_idle_worker_process_ends_all_work(transactional_db: None) -> None:
+    """The negative control of the test above."""
+    with clusters.running("worker", AGENTMEMORY_WATCHDOG="600") as process:
+        do(0)
+        for member in parts(process)[2][:2]:
+            member.kill()
+        queue.enqueue(REMEMBER, 1)
+        time.sleep(6)
+        assert not done(1)
+
+
+def test_a3_the_work_goes_on_when_the_database_has_dropped_all_connections(worker: subprocess.Popen[str]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    for number in (1, 2, 3):
+        do(number)
+    assert worker.poll() is None
 
 
 def test_a3_the_work_goes_on_when_a_busy_worker_process_is_killed(worker: subprocess.Popen[str]) -> None:

@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 
 from sessions_exec import regular
 from sessions_exec.leases import ClockTimestamp
@@ -17,7 +18,7 @@ from sessions_exec.services import ticks
 def _one_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     # The ticker would close the connection that holds the test's transaction.
     monkeypatch.setattr(regular, "close_old_connections", lambda: None)
-    monkeypatch.setattr(regular.connection, "close", lambda: None)
+    monkeypatch.setattr(connection, "close", lambda: None)
 
 
 @pytest.mark.django_db

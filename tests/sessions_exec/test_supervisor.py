@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django_q.models import OrmQ
 
 from sessions_exec import queue, supervisor
@@ -110,7 +110,7 @@ def test_a_cluster_that_cannot_start_is_tried_again_and_the_reason_is_kept() -> 
 def test_a3_a_database_that_does_not_answer_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
     watched = supervisor.Supervisor(plan(python("import time; time.sleep(60)")), stop=stop)
-    monkeypatch.setattr(supervisor.connection, "close", lambda: None)
+    monkeypatch.setattr(connection, "close", lambda: None)
     looks: list[int] = []
 
     def no_database(**_: object) -> None:

@@ -104,7 +104,7 @@ def living(family: list[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
-def until(ask: Callable[[], T], *, within: float = 40.0) -> T:
+def until(ask: Callable[[], T | None], *, within: float = 40.0) -> T:
     """What `ask` answers once it answers something, asked again and again; fails after `within` seconds."""
     last = time.monotonic() + within
     while True:

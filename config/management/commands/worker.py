@@ -63,7 +63,7 @@ def _stopped_by_signals() -> threading.Event:
             last.daemon = True
             last.start()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, ask)
     return stop
 
