@@ -33,6 +33,9 @@ class Dispatched:
     cursors: int
     agents: int
 
+    def __str__(self) -> str:
+        return f"{self.cursors} sessions of {self.agents} agents are due"
+
 
 def tick(*, now: datetime | None = None) -> Dispatched:
     """Finish quiet sessions, then make a task for every agent with a session that is due."""

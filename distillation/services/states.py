@@ -29,7 +29,7 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
     now = now or timezone.now()
     if cursor.expires_at is not None and cursor.expires_at > now:
         return State(name=RUNNING, line=f"by {cursor.holder}")
-    if cursor.lag == 0:
+    if cursor.lag == 0 and cursor.retry_seq is None:
         return State(name=IDLE, line="distilled to the last finished turn")
     closed = gates.agent_gate(cursor)
     if closed is not None:
@@ -41,6 +41,8 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
     state, found, line = cursor.waits_for.partition(": ")
     if found and state in {BLOCKED, SKIPPED, DUE}:
         return State(name=state, line=line)
+    if cursor.retry_seq is not None:
+        return State(name=DUE, line=f"message {cursor.retry_seq}, released from quarantine, is tried again")
     return State(name=DUE, line=f"{cursor.lag} messages wait")
 
 
