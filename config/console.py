@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from django.http import HttpRequest
 
 
-def _style(request: HttpRequest) -> str:
-    # Asked at a request, when the settings are complete.
-    from django.templatetags.static import static
+def _static(name: str) -> Callable[[HttpRequest], str]:
+    def found(request: HttpRequest) -> str:
+        # Asked at a request, when the settings are complete.
+        from django.templatetags.static import static
 
-    return static("console/console.css")
+        return static(name)
+
+    return found
 
 
 UNFOLD: dict[str, Any] = {
@@ -23,7 +27,8 @@ UNFOLD: dict[str, Any] = {
     "SITE_URL": None,
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "STYLES": [_style],
+    "STYLES": [_static("console/console.css")],
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("console/favicon.svg")}],
     "DASHBOARD_CALLBACK": "config.dashboard.start",
     "TABS": "config.navigation.tabs",
     "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "config.navigation.sidebar"},
