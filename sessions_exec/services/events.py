@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import F, Func, IntegerField
 
 from agentmemory.models import Message, Session
@@ -36,6 +36,7 @@ class Event:
     data: dict[str, Any]
 
 
+@transaction.atomic(savepoint=False)
 def append(*, session: Session, entries: Sequence[tuple[Type, dict[str, Any]]]) -> None:
     """Write events, in their order, as part of the open transaction. Two statements, however many there are."""
     if not entries:
