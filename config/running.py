@@ -22,6 +22,7 @@ import psutil
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, connection
+from django.db.backends.utils import CursorWrapper
 
 from config import embedded, environment, programs
 from config.management.commands.worker import new_name
@@ -96,11 +97,19 @@ def address(listening: socket.socket) -> str:
 def migrate(verbosity: int = 1) -> None:
     """Bring the database up to date; of several that come at once one does it and the others wait."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
+        # Asked again and again: a statement that waits for the lock would itself be waited for by an index that is
+        # built concurrently, and neither would come to an end.
+        while not _taken(cursor):
+            time.sleep(LOOK)
         try:
             call_command("migrate", interactive=False, verbosity=verbosity)
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATING])
+
+
+def _taken(cursor: CursorWrapper) -> bool:
+    cursor.execute("SELECT pg_try_advisory_lock(%s)", [MIGRATING])
+    return bool(cursor.fetchone()[0])
 
 
 def serve(listening: socket.socket, *, worker: bool, ready: Callable[[str], bool]) -> None:

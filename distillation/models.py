@@ -147,6 +147,8 @@ class DistillationPass(models.Model):
         indexes = [
             models.Index(fields=["space", "-started_at"], name="pass_space_newest"),
             models.Index(fields=["cursor", "outcome"], name="pass_cursor_outcome"),
+            # What was spent in the last days, over all spaces.
+            models.Index(fields=["-started_at"], name="pass_newest"),
         ]
 
     def __str__(self) -> str:

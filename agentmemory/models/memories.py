@@ -113,6 +113,8 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
                 name="memory_newest",
             ),
             GinIndex(fields=["tags"], name="memory_tags"),
+            # The operators' list, over all spaces.
+            models.Index(fields=["-updated_at", "-id"], name="memory_newest_of_all"),
         ]
 
         triggers = [

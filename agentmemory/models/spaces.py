@@ -13,6 +13,9 @@ handle_validator = RegexValidator(
     r"\A[a-z0-9][a-z0-9._-]*\Z",
     "Use lower-case letters, digits, dots, dashes and underscores, beginning with a letter or a digit.",
 )
+address_validator = RegexValidator(
+    r"\Ahttps?://[^\s/]", "An address begins with http:// or https://, and a host follows."
+)
 key_variable_validator = RegexValidator(
     r"\A(ANTHROPIC_API_KEY|AGENTMEMORY_KEY_[A-Z0-9_]+)\Z",
     "The variable must be ANTHROPIC_API_KEY or begin with AGENTMEMORY_KEY_.",
@@ -54,8 +57,12 @@ class Provider(models.Model):
 
     name = models.CharField(max_length=60, unique=True, validators=[handle_validator])
     kind = models.CharField(max_length=20, choices=Kind)
-    address = models.URLField(
-        max_length=500, blank=True, help_text="http or https; blank: the built-in address of the settings."
+    # Not a URLField: hosts of one word are common where services run in containers.
+    address = models.CharField(
+        max_length=500,
+        blank=True,
+        validators=[address_validator],
+        help_text="http or https; blank: the built-in address of the settings.",
     )
     key_variable = models.CharField(max_length=100, blank=True, validators=[key_variable_validator])
     default_model = models.CharField(max_length=200, blank=True)
@@ -87,6 +94,10 @@ class Provider(models.Model):
     failures = models.PositiveIntegerField(default=0, editable=False)
     paused_until = models.DateTimeField(null=True, blank=True, editable=False)
     paused_reason = models.TextField(blank=True, editable=False)
+    # An operator's own pause, beside the one that failures bring: it has no end but the operator's word (D24).
+    stopped_at = models.DateTimeField(null=True, blank=True, editable=False)
+    stopped_by = models.CharField(max_length=300, blank=True, default="", db_default="", editable=False)
+    stopped_reason = models.CharField(max_length=500, blank=True, default="", db_default="", editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     objects = querysets.ProviderQuerySet.as_manager()
