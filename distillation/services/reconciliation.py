@@ -38,7 +38,7 @@ class Change:
 
 def plan(*, session: Session, uids: Sequence[str]) -> list[Change]:
     """What taking these messages back would do, without doing it."""
-    return _plan(session, uids, _touched(session, uids))
+    return _plan(session, uids, list(_touched(session, uids)))
 
 
 def _plan(session: Session, uids: Sequence[str], touched: Sequence[Memory]) -> list[Change]:

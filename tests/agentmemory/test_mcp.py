@@ -126,7 +126,7 @@ def test_a_rule_that_is_broken_is_told_in_words(address: str, ada: Agent) -> Non
 
 @pytest.mark.parametrize("header", [None, "Bearer amt_aaaaaaaa_" + "x" * 43, "Basic YTpi", "Bearer é"])
 def test_t3_a_bad_token_is_401(address: str, ada: Agent, header: str | None) -> None:
-    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
+    headers = {} if header is None else {b"Authorization": header.encode("latin-1")}
     with httpx2.Client(trust_env=False) as http:
         answer = http.post(address, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers=headers)
     assert answer.status_code == 401
