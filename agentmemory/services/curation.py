@@ -72,10 +72,8 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
             "origin": Memory.Origin.CURATED,
             "key": distilled.key,
         }
-        curated = Memory.objects.kept().select_for_update(of=("self",)).filter(**place).first()
-        if curated is None:
-            return Memory.objects.create(**place, **values, created_by=str(author))
-        return _save(curated, {**values, "withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
+        curated, created = memories.locked_or_new(place=place, values=values, created_by=str(author))
+        return curated if created else _save(curated, {**memories.brought_back(curated), **values})
 
 
 @transaction.atomic
@@ -137,7 +135,8 @@ def _act(name: str, *, memory_id: UUID, author: Author, reason: str, deleted: bo
 
 
 def _locked(memory_id: UUID, *, deleted: bool = False) -> Memory:
-    row = Memory.objects.filter(pk=memory_id, deleted_at__isnull=not deleted).select_for_update(of=("self",)).first()
+    rows = Memory.objects.filter(pk=memory_id, deleted_at__isnull=not deleted)
+    row = rows.select_for_update(of=("self",), no_key=True).first()
     if row is None:
         raise NotFound("There is no such memory.")
     return row

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from agentmemory import authorship
 from agentmemory.authorship import Author
@@ -92,22 +92,13 @@ def add_sources(*, memory: Memory, session: Session, sources: Sequence[Source], 
 
 def _upsert(agent: Agent, *, key: str, content: str, finding: Finding, pass_id: int) -> tuple[Memory, Action]:
     place = {"space_id": agent.space_id, "owner": agent, "origin": Memory.Origin.DISTILLED, "key": key}
-    existing = Memory.objects.kept().select_for_update(of=("self",)).filter(**place)
-    memory = existing.first()
-    if memory is None:
-        memory = memories.insert_unless_taken(
-            **place,
-            content=content,
-            tags=limits.tags(finding.tags),
-            context=finding.context[:CONTEXT_LENGTH],
-            created_by=f"pass:{pass_id}",
-        )
-        if memory is not None:
-            return memory, Action.CREATED
-        # Another session of this agent wrote the key at the same moment.
-        memory = existing.get()
+    values = {"content": content, "tags": limits.tags(finding.tags), "context": finding.context[:CONTEXT_LENGTH]}
+    # Another session of this agent may write the key at the same moment.
+    memory, created = memories.locked_or_new(place=place, values=values, created_by=f"pass:{pass_id}")
+    if created:
+        return memory, Action.CREATED
     _refuse_over_a_person(memory)
-    return memory, _update(memory, content, finding)
+    return memory, _update(memory, values)
 
 
 def _refuse_over_a_person(memory: Memory) -> None:
@@ -117,16 +108,11 @@ def _refuse_over_a_person(memory: Memory) -> None:
         raise Invalid(f"{memory.withdrawn_by} withdrew this memory.", field="key")
 
 
-def _update(memory: Memory, content: str, finding: Finding) -> Action:
-    gone = memory.withdrawn_at is not None or (memory.expires_at is not None and memory.expires_at <= timezone.now())
-    if memory.content == content and not gone:
+def _update(memory: Memory, values: Mapping[str, Any]) -> Action:
+    if memory.content == values["content"] and memories.is_live(memory):
         return Action.KNOWN
-    memory.content = content
-    memory.tags = limits.tags(finding.tags)
-    memory.context = finding.context[:CONTEXT_LENGTH]
-    memory.expires_at = None
-    memory.withdrawn_at, memory.withdrawn_by, memory.withdrawn_reason = None, "", ""
-    memories.save_version(
-        memory, ["content", "tags", "context", "expires_at", "withdrawn_at", "withdrawn_by", "withdrawn_reason"]
-    )
+    changes = {**memories.brought_back(memory), **values, "expires_at": None}
+    for field, value in changes.items():
+        setattr(memory, field, value)
+    memories.save_version(memory, list(changes))
     return Action.UPDATED

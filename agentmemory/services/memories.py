@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -57,6 +57,9 @@ class Expected:
 
 
 ANYTHING = Expected()
+
+# How often a key may be taken and freed by others under one write.
+_MEETINGS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +134,8 @@ def delete(
 
     An operator can bring it back. Raises `VersionMoved` when `expected` does not hold.
     """
-    found = _named(caller, key=key, scope=scope, origin=origin, owner=owner).select_for_update(of=("self",)).first()
+    rows = _named(caller, key=key, scope=scope, origin=origin, owner=owner).select_for_update(of=("self",), no_key=True)
+    found = rows.first()
     expected.check(found)
     if found is None:
         return None
@@ -162,7 +166,32 @@ def count_access(ids: Iterable[UUID]) -> None:
     MemoryAccess.objects.bulk_create([MemoryAccess(memory_id=pk) for pk in ids])
 
 
-def insert_unless_taken(**values: Any) -> Memory | None:
+def locked_or_new(
+    *,
+    place: Mapping[str, Any],
+    values: Mapping[str, Any],
+    created_by: str,
+    check: Callable[[Memory | None], None] = lambda memory: None,
+) -> tuple[Memory, bool]:
+    """The memory of a place (space, owner, origin, key), locked, or a new one with `values`; and whether it is new.
+
+    `check` is asked about what is there, if anything is, before anything is done. Others may write and delete the
+    same key all the while: whoever comes second waits, and goes on from what the first one left (M1).
+    """
+    # Reads note their use under a key lock of the row: with `no_key` they do not wait for a writer (M6).
+    taken = Memory.objects.kept().filter(**place).select_for_update(of=("self",), no_key=True)
+    for _ in range(_MEETINGS):
+        memory = taken.first()
+        check(memory)
+        if memory is not None:
+            return memory, False
+        created = _insert_unless_taken({**place, **values, "created_by": created_by})
+        if created is not None:
+            return created, True
+    raise VersionMoved("Others write and delete this key all the time.")
+
+
+def _insert_unless_taken(values: Mapping[str, Any]) -> Memory | None:
     """A new memory, or nothing when its key was taken at the same moment (M1)."""
     now = timezone.now()
     try:
@@ -172,6 +201,20 @@ def insert_unless_taken(**values: Any) -> Memory | None:
         if "memory_key_unique" not in str(error):
             raise
         return None
+
+
+def is_live(memory: Memory) -> bool:
+    """Whether agents find it: neither deleted, withdrawn nor expired, as in the queryset."""
+    expired = memory.expires_at is not None and memory.expires_at <= timezone.now()
+    return memory.deleted_at is None and memory.withdrawn_at is None and not expired
+
+
+def brought_back(memory: Memory) -> dict[str, Any]:
+    """What lets a memory live again that is written over: else what is written would not be seen (M9)."""
+    values: dict[str, Any] = {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""}
+    if memory.expires_at is not None and memory.expires_at <= timezone.now():
+        values["expires_at"] = None
+    return values
 
 
 def save_version(memory: Memory, fields: Sequence[str]) -> None:
@@ -190,20 +233,17 @@ def mark_deleted(memory: Memory) -> None:
 def _put(*, caller: Caller, draft: Draft, expected: Expected = ANYTHING, keep_secrets: bool) -> Written:
     values = _checked(draft, keep_secrets=keep_secrets)
     owner = _owner(caller, draft)
-    place = Memory.objects.kept().filter(space=caller.space, owner=owner, origin=Memory.Origin.CURATED)
+    place = {"space": caller.space, "owner": owner, "origin": Memory.Origin.CURATED, "key": values.pop("key")}
     with authorship.acting(caller.author):
-        memory = place.filter(key=values["key"]).select_for_update().first()
-        expected.check(memory)
-        if memory is None:
-            place_of_its_own = {"space": caller.space, "owner": owner, "origin": Memory.Origin.CURATED}
-            created = insert_unless_taken(**place_of_its_own, **values, created_by=str(caller.author))
-            if created is not None:
-                return Written(memory=created, created=True)
-            # Somebody else wrote this key since we looked: from here it is an update like any other.
-            memory = place.select_for_update().get(key=values["key"])
-            expected.check(memory)
-        _update(memory, values)
-    return Written(memory=memory, created=False)
+        memory, created = locked_or_new(
+            place=place,
+            values=values,
+            created_by=str(caller.author),
+            check=lambda there: expected.check(there if there and is_live(there) else None),
+        )
+        if not created:
+            _update(memory, values)
+    return Written(memory=memory, created=created)
 
 
 def _named(caller: Caller, *, key: str, scope: Scope | None, origin: str | None, owner: Agent | None) -> MemoryQuerySet:
@@ -250,10 +290,7 @@ def _owner(caller: Caller, draft: Draft) -> Agent | None:
 
 
 def _update(memory: Memory, values: dict[str, Any]) -> None:
-    if memory.expires_at is not None and memory.expires_at <= timezone.now():
-        # Written again after its end: it lives again, else the write would vanish at once.
-        values = {"expires_at": None, **values}
-    values = {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": "", **values}
+    values = {**brought_back(memory), **values}
     for field, value in values.items():
         setattr(memory, field, value)
     save_version(memory, list(values))

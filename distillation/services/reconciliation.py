@@ -50,7 +50,7 @@ def _plan(session: Session, uids: Sequence[str], touched: Sequence[Memory]) -> l
 @receiver(signals.messages_gone)
 def reconcile(sender: object, *, session: Session, uids: Sequence[str], reason: str, **_: Any) -> None:
     """Take the messages from under the memories that rest on them, in the transaction that takes them back."""
-    changes = _plan(session, uids, list(_touched(session, uids).select_for_update(of=("self",))))
+    changes = _plan(session, uids, list(_touched(session, uids).select_for_update(of=("self",), no_key=True)))
     MemorySource.objects.filter(pk__in=_ids(session, uids)).update(gone_at=timezone.now())
     with authorship.acting(AUTHOR, reason=reason):
         for change in changes:

@@ -97,6 +97,19 @@ def at_once(works: Sequence[Callable[[], Any]]) -> list[Actor]:
     return [actor.join() for actor in [Actor(held_back(work)) for work in works]]
 
 
+def together(*works: Callable[[], Any]) -> list[Any]:
+    """What all bring that begin at the same moment. Raises what any of them raises: each has to come through."""
+    return [outcome(actor) for actor in at_once(works)]
+
+
+def outcome(actor: Actor) -> Any:
+    """What an actor brings at its end. Raises what it raised."""
+    actor.join()
+    if actor.error is not None:
+        raise actor.error
+    return actor.result
+
+
 def results(actors: Sequence[Actor]) -> list[Any]:
     """What those brought that came through; the others lost."""
     return [actor.result for actor in actors if actor.error is None]
