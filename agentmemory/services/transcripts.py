@@ -10,7 +10,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, QuerySet
+from django.db.models import Max, OuterRef, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.encoding import force_bytes
 
@@ -113,6 +114,8 @@ def append(
     `UidConflict`, `Invalid`, and what `guard` raises; then nothing is written. The number of queries does not depend
     on the number of messages.
     """
+    for message in messages:
+        _check(message)
     session = lock(session.pk)
     _permit(session, guard)
     known = {
@@ -152,7 +155,7 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
     session = lock(session.pk)
     if guard is not None:
         guard(session)
-    message = Message.objects.filter(session=session, uid=uid).first()
+    message = _named(session, uid)
     if message is None:
         raise NotFound("There is no such message.")
     if message.type != Message.Type.USER:
@@ -166,7 +169,12 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
 
 @transaction.atomic
 def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
-    """Take messages back, by uid, those that have not arrived yet too (R5). Returns how many stand retracted now."""
+    """Take messages back, by uid, those that have not arrived yet too (R5). Returns how many stand retracted now.
+
+    Raises `Invalid` for a uid that no message can have.
+    """
+    _check_uids(uids, field="uids")
+    reason = str(redaction.redact(reason).value)[:500]
     session = lock(session.pk)
     MessageEdge.objects.bulk_create(
         [
@@ -175,7 +183,7 @@ def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
                 session=session,
                 kind=MessageEdge.Kind.RETRACTS,
                 target_uid=uid,
-                reason=reason[:500],
+                reason=reason,
             )
             for uid in dict.fromkeys(uids)
         ],
@@ -183,7 +191,7 @@ def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
     )
     standing = Message.objects.filter(session=session, uid__in=uids, retracted_at__isnull=True)
     gone = dict(standing.order_by("seq").values_list("uid", "seq"))
-    standing.update(retracted_at=timezone.now(), retraction_reason=reason[:500])
+    standing.update(retracted_at=timezone.now(), retraction_reason=reason)
     _tell_gone(session, list(gone), reason or "retracted")
     _tell_changed(session, [{"uid": uid, "seq": seq, "retracted": True} for uid, seq in gone.items()])
     signals.turn_completed.send(Session, session=session)
@@ -198,12 +206,12 @@ def rewind(*, session: Session, after_uid: str, guard: Guard | None = None) -> i
     """
     session = lock(session.pk)
     _permit(session, guard)
-    anchor = Message.objects.filter(session=session, uid=after_uid).values_list("seq", flat=True).first()
+    anchor = _named(session, after_uid)
     if anchor is None:
         raise NotFound("There is no such message.")
-    removed = _remove(session, Message.objects.filter(session=session, seq__gt=anchor), reason="rewound")
+    removed = _remove(session, Message.objects.filter(session=session, seq__gt=anchor.seq), reason="rewound")
     if removed:
-        _tell_changed(session, [{"removed_after": anchor, "after_uid": after_uid, "removed": removed}])
+        _tell_changed(session, [{"removed_after": anchor.seq, "after_uid": after_uid, "removed": removed}])
     return removed
 
 
@@ -215,7 +223,7 @@ def remove(*, session: Session, uids: Sequence[str], reason: str, guard: Guard |
     """
     session = lock(session.pk)
     _permit(session, guard)
-    going = Message.objects.filter(session=session, uid__in=uids)
+    going = Message.objects.filter(session=session, uid__in=[uid for uid in uids if limits.storable(uid)])
     gone = list(going.order_by("seq").values_list("uid", "seq"))
     removed = _remove(session, going, reason=reason)
     _tell_changed(session, [{"uid": uid, "seq": seq, "removed": True} for uid, seq in gone])
@@ -265,6 +273,10 @@ def _permit(session: Session, guard: Guard | None) -> None:
         signals.unguarded_write.send(Session, session=session)
 
 
+def _named(session: Session, uid: str) -> Message | None:
+    return Message.objects.filter(session=session, uid=uid).first() if limits.storable(uid) else None
+
+
 def lock(pk: int) -> Session:
     """The session, locked until the open transaction ends: whatever is numbered in it waits here. Raises `NotFound`."""
     row = Session.objects.select_for_update(of=("self",), no_key=True).select_related("agent").filter(pk=pk).first()
@@ -287,7 +299,6 @@ def _session_values(name: str, title: str | None, metadata: Mapping[str, Any] | 
 
 
 def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
-    _check(message)
     clean = redaction.redact(message.content)
     text = speech.visible_text(clean.value)
     return Message(
@@ -313,11 +324,20 @@ def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
 
 
 def _check(message: NewMessage) -> None:
-    limits.text(message.uid, field="uid", maximum=UID_LENGTH)
+    _check_uids([message.uid], field="uid")
+    _check_uids(message.supersedes, field="supersedes")
     if message.type not in Message.Type.values:
         raise Invalid(f"One of {', '.join(Message.Type.values)}.", field="type")
     if message.delivery not in Message.Delivery.values:
         raise Invalid(f"One of {', '.join(Message.Delivery.values)}.", field="delivery")
+
+
+def _check_uids(uids: Sequence[str], *, field: str) -> None:
+    """A uid is kept as it is, blanks around it too: it is a name that others gave."""
+    for uid in uids:
+        limits.text(uid, field=field, maximum=UID_LENGTH)
+        if len(uid) > UID_LENGTH:
+            raise Invalid(f"At most {UID_LENGTH} characters.", field=field)
 
 
 def _digest_keys() -> list[bytes]:
@@ -340,7 +360,7 @@ def _apply_edges(session: Session, fresh: Sequence[Message], messages: Sequence[
     Returns how many messages that were here already are replaced now.
     """
     by_uid = {row.uid: row for row in fresh}
-    said = [(m.uid, target) for m in messages if m.uid in by_uid for target in m.supersedes]
+    said = [(m.uid, target) for m in messages if m.uid in by_uid for target in m.supersedes if target != m.uid]
     MessageEdge.objects.bulk_create(
         [
             MessageEdge(
@@ -409,11 +429,22 @@ def _remove(session: Session, messages: QuerySet[Message], *, reason: str) -> in
     uids = list(messages.values_list("uid", flat=True))
     _tell_gone(session, uids, reason)
     messages.delete()
-    left = Message.objects.filter(session=session, ends_turn=True).aggregate(seq=Max("seq"))["seq"]
-    session.terminal_seq = left or 0
+    _stand_again(session, uids)
+    left = Message.objects.filter(session=session)
+    ends = left if session.completed_at is not None else left.filter(ends_turn=True)
+    session.terminal_seq = ends.aggregate(seq=Max("seq"))["seq"] or 0
     _save(session, ["terminal_seq"])
     signals.turn_completed.send(Session, session=session)
     return len(uids)
+
+
+def _stand_again(session: Session, gone: Sequence[str]) -> None:
+    """Let what removed messages had replaced stand again, unless another one replaces it (R5)."""
+    said = MessageEdge.objects.filter(session=session, kind=MessageEdge.Kind.SUPERSEDES)
+    said.filter(source_uid__in=gone).delete()
+    other = said.filter(target_uid=OuterRef("uid")).order_by("pk").values("source_uid")[:1]
+    replaced = Message.objects.filter(session=session, superseded_by__in=gone)
+    replaced.update(superseded_by=Coalesce(Subquery(other), Value("")))
 
 
 def _tell_gone(session: Session, uids: Sequence[str], reason: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models.functions import Collate
 from django.dispatch import receiver
 from django.utils import timezone
 
@@ -61,7 +62,8 @@ def _touched(session: Session, uids: Sequence[str]) -> MemoryQuerySet:
     """Distilled memories that rest on these messages, but for those that a person has edited."""
     resting = MemorySource.objects.filter(pk__in=_ids(session, uids)).values("memory")
     rows = Memory.objects.kept().filter(pk__in=resting, origin=Memory.Origin.DISTILLED, edited_by="")
-    return rows.order_by("pk")
+    # In the order in which a pass writes its keys: two that lock several memories of one agent wait, never for ever.
+    return rows.order_by(Collate("key", "C"), "pk")
 
 
 def _ids(session: Session, uids: Sequence[str]) -> list[int]:

@@ -253,7 +253,7 @@ json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats(-1e15, 1e15, allow_subnormal=False)
     | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
@@ -267,7 +267,7 @@ json_values = st.recursive(
 @example(content="\ud800\0" * 5)
 @example(content=[{"type": "text", "text": "\udfff"}])
 @example(content=[{"\0": {"\0": ["\0"]}}])
-@example(content=[1e308, -0.0, 2**53])
+@example(content=[1e15, -0.0, 0.1, 2**53])
 def test_r3_whatever_comes_is_kept_and_known_again(session: Session, content: Any) -> None:
     say(session, user("a", content))
     row = one(session, "a")
