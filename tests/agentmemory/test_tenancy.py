@@ -181,8 +181,9 @@ def test_t1_every_table_with_a_composite_key_is_tried_above() -> None:
 
 def test_t1_an_agent_with_rows_cannot_change_its_space() -> None:
     memory = MemoryFactory.create()
+    assert memory.owner is not None
     with pytest.raises(IntegrityError, match="memory_owner_in_space"), transaction.atomic():
-        Agent.objects.filter(pk=memory.owner_id).update(space=SpaceFactory.create())
+        Agent.objects.filter(pk=memory.owner.pk).update(space=SpaceFactory.create())
 
 
 def test_t1_an_insert_across_spaces_is_refused_by_orm_and_by_sql() -> None:
@@ -369,7 +370,7 @@ def test_t4_archiving_twice_keeps_the_first_time() -> None:
 @pytest.mark.parametrize("row", [MemoryFactory, SessionFactory])
 def test_t4_an_agent_that_owns_something_cannot_be_deleted(row: Any) -> None:
     owned = row.create()
-    agent = owned.owner if isinstance(owned, Memory) else owned.agent
+    agent: Any = owned.owner if isinstance(owned, Memory) else owned.agent
     with pytest.raises(RestrictedError):
         agent.delete()
     with pytest.raises(IntegrityError), transaction.atomic():
@@ -382,7 +383,7 @@ def test_t4_an_agent_that_owns_something_cannot_be_deleted(row: Any) -> None:
 
 def test_t4_no_deletion_makes_a_private_memory_a_shared_one() -> None:
     """Nowhere does the database or a model set an owner to nothing."""
-    assert Memory._meta.get_field("owner").remote_field.on_delete is models.RESTRICT  # type: ignore[union-attr]
+    assert Memory._meta.get_field("owner").remote_field.on_delete is models.RESTRICT
     with connection.cursor() as cursor:
         cursor.execute("SELECT confdeltype FROM pg_constraint WHERE conname = 'memory_owner_in_space'")
         # "a" is NO ACTION, "n" would be SET NULL.

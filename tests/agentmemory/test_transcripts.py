@@ -282,7 +282,7 @@ def test_r3_whatever_comes_is_kept_and_known_again(session: Session, content: An
 
 
 def _stands(content: Any) -> bool:
-    return json.loads(json.dumps(content)) == content
+    return bool(json.loads(json.dumps(content)) == content)
 
 
 @pytest.mark.parametrize("bad", ["", "   ", "u" * 201, "a\0b", "a\ud800"])

@@ -61,7 +61,7 @@ def test_m6_adding_up_leaves_curated_memories_and_their_history_as_they_are() ->
     use(memory, 2)
     upkeep.run()
     assert _row(memory) == before
-    assert memory.events.count() == 1  # type: ignore[attr-defined]
+    assert memory.events.count() == 1
 
 
 def test_the_upkeep_says_in_one_line_what_it_did() -> None:

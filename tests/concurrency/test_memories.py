@@ -113,17 +113,17 @@ def test_m5_of_many_that_change_one_version_only_one_does(ada: Agent) -> None:
             return False
         return True
 
-    assert sum(races.together(*[lambda n=n: change(n) for n in range(6)])) == 1  # type: ignore[misc]
+    assert sum(races.together(*[lambda n=n: change(n) for n in range(6)])) == 1
     assert Memory.objects.get().version == 2
 
 
 def test_m5_many_writes_at_once_are_as_many_versions(ada: Agent) -> None:
-    races.together(*[lambda n=n: [put(ada, f"{n}.{m}") for m in range(5)] for n in range(6)])  # type: ignore[misc]
+    races.together(*[lambda n=n: [put(ada, f"{n}.{m}") for m in range(5)] for n in range(6)])
     memory = Memory.objects.get()
     assert memory.version == 30
     versions = MemoryEvent.objects.order_by("pgh_id").values_list("version", "content")
     assert [version for version, _ in versions] == list(range(1, 31))
-    assert versions.last()[1] == memory.content  # type: ignore[index]
+    assert versions.last()[1] == memory.content
 
 
 def test_m1_writing_and_deleting_one_key_at_once_never_fails(ada: Agent) -> None:

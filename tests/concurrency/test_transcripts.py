@@ -49,7 +49,7 @@ def write_in_eight(session: Session) -> list[int]:
         for call in range(11):
             say(session, *[user(f"{writer}-{call}-{n}") for n in range(call % 3 + 1)])
 
-    races.together(*[lambda w=w: write(w) for w in range(8)])  # type: ignore[misc]
+    races.together(*[lambda w=w: write(w) for w in range(8)])
     return list(Message.objects.filter(session=session).order_by("seq").values_list("seq", flat=True))
 
 
@@ -101,7 +101,7 @@ def test_r1_who_reads_after_a_number_misses_nothing(session: Session) -> None:
                 return
 
     with races.beside(read) as finish:
-        races.together(*[lambda w=w: write(w) for w in range(4)])  # type: ignore[misc]
+        races.together(*[lambda w=w: write(w) for w in range(4)])
         ends.set()
         finish()
     assert seen == list(range(1, 101))
