@@ -227,8 +227,9 @@ def test_m6_many_reads_at_once_neither_wait_nor_bloat_and_each_is_counted(ada: A
             memories.get(caller=of(ada), key="k")
 
     # A writer in the midst of its work: nobody who reads waits for it.
-    with races.held(lambda: put(ada, "Two.")):
-        races.together(*[read] * 8, seconds=30)
+    writer = races.Paused(lambda: put(ada, "Two."))
+    races.together(*[read] * 8)
+    writer.go_on()
     assert MemoryAccess.objects.count() == 200
     upkeep.add_up_accesses()
     assert MemoryUsage.objects.get().count == 200
@@ -244,11 +245,12 @@ def test_m6_readers_would_wait_for_a_writer_that_locks_the_whole_row(ada: Agent)
     def lock() -> None:
         list(Memory.objects.filter(pk=memory.pk).select_for_update())
 
-    with races.held(lock) as let_go, races.beside(lambda: memories.get(caller=of(ada), key="k")) as read:
-        races.wait_for_waiters(1)
-        assert not MemoryAccess.objects.exists()
-        let_go()
-        read()
+    writer = races.Paused(lock)
+    reader = races.Actor(lambda: memories.get(caller=of(ada), key="k"))
+    assert reader.waits()
+    assert not MemoryAccess.objects.exists()
+    writer.go_on()
+    races.outcome(reader)
     assert MemoryAccess.objects.count() == 1
 
 
@@ -288,10 +290,11 @@ def test_m5_a_write_that_is_late_meets_its_condition_again(ada: Agent) -> None:
             return "moved"
         return "written"
 
-    with races.held(lambda: put(ada, "First.")) as let_go, races.beside(late) as write:
-        races.wait_for_waiters(1)
-        let_go()
-        assert write() == "moved"
+    first = races.Paused(lambda: put(ada, "First."))
+    second = races.Actor(late)
+    assert second.waits()
+    first.go_on()
+    assert races.outcome(second) == "moved"
     assert Memory.objects.get().content == "First."
 
 
@@ -300,11 +303,10 @@ def test_m4_a_private_memory_of_another_is_never_waited_for(ada: Agent) -> None:
     grace = AgentFactory.create(space=ada.space)
     put(grace)
 
-    with races.held(lambda: put(grace, "Hers.")):
-        (done,) = races.together(lambda: put(ada, "His."), seconds=20)
-        assert done.created
-        (gone,) = races.together(lambda: memories.delete(caller=of(ada), key="k"), seconds=20)
-        assert gone is not None
+    writer = races.Paused(lambda: put(grace, "Hers."))
+    assert races.outcome(races.Actor(lambda: put(ada, "His."))).created
+    assert races.outcome(races.Actor(lambda: memories.delete(caller=of(ada), key="k"))) is not None
+    writer.go_on()
     with pytest.raises(NotFound):
         memories.get(caller=of(ada), key="k")
 

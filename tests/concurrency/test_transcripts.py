@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 
 from agentmemory.errors import NotFound, UidConflict
 from agentmemory.models import Agent, Memory, MemorySource, Message, Session
@@ -70,7 +70,7 @@ def test_r1_without_the_lock_of_the_session_they_take_the_same_numbers(
         meeting.wait(timeout=30)
         return found
 
-    monkeypatch.setattr(transcripts, "_locked", look_only)
+    monkeypatch.setattr(transcripts, "lock", look_only)
 
     def write(uid: str) -> bool:
         with suppress(IntegrityError):
@@ -100,10 +100,10 @@ def test_r1_who_reads_after_a_number_misses_nothing(session: Session) -> None:
             if last_look:
                 return
 
-    with races.beside(read) as finish:
-        races.together(*[lambda w=w: write(w) for w in range(4)])
-        ends.set()
-        finish()
+    reader = races.Actor(read)
+    races.together(*[lambda w=w: write(w) for w in range(4)])
+    ends.set()
+    races.outcome(reader)
     assert seen == list(range(1, 101))
 
 
@@ -188,21 +188,11 @@ def test_d23_a_pass_and_a_retraction_of_the_same_memories_wait_for_each_other_an
     while made["b"].pk > made["a"].pk:
         made["b"].delete()
         made["b"] = _distil(one, "b")
-    holds, may_go_on = threading.Event(), threading.Event()
-
-    def run_a_pass() -> None:
-        with transaction.atomic():
-            _distil(other, "a")
-            holds.set()
-            assert may_go_on.wait(timeout=30)
-            _distil(other, "b")
-
-    with races.beside(run_a_pass) as end_of_the_pass:
-        assert holds.wait(timeout=30)
-        with races.beside(lambda: transcripts.retract(session=one, uids=["m"])) as end_of_the_retraction:
-            races.wait_for_waiters(1)
-            may_go_on.set()
-            end_of_the_pass()
-            end_of_the_retraction()
+    running = races.Paused(lambda: _distil(other, "a"), lambda: _distil(other, "b"))
+    retracting = races.Actor(lambda: transcripts.retract(session=one, uids=["m"]))
+    assert retracting.waits()
+    running.go_on()
+    races.outcome(running)
+    races.outcome(retracting)
     assert set(Memory.objects.values_list("content", flat=True)) == {"a of s2.", "b of s2."}
     assert MemorySource.objects.filter(gone_at__isnull=True).count() == 2
