@@ -9,4 +9,8 @@ class SessionsExecConfig(AppConfig):
 
     def ready(self) -> None:
         # Connects the signals' receivers: from here on the log follows every transcript.
+        from agentmemory.services import stored_secrets
+        from sessions_exec.models import Input
         from sessions_exec.services import following  # noqa: F401
+
+        stored_secrets.PLACES.append(stored_secrets.Place(model=Input, columns=("prompt",)))

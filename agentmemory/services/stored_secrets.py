@@ -26,13 +26,14 @@ class Place:
     columns: Sequence[str]
 
 
-PLACES = (
+PLACES = [
     Place(model=Session, columns=("title", "metadata")),
     Place(model=Message, columns=("content",)),
     Place(model=Memory, columns=("key", "content", "context", "tags")),
     Place(model=MemorySource, columns=("quote",)),
     Place(model=MemoryEvent, columns=("key", "content", "context", "tags")),
-)
+]
+"""Apps further left add theirs when they are ready: they know this app, and it knows none of them."""
 
 
 def redact(

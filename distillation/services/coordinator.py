@@ -21,6 +21,7 @@ from distillation.errors import BackingOff
 from distillation.models import Cursor
 from distillation.querysets import CursorQuerySet
 from sessions_exec import queue
+from sessions_exec.services import executions
 
 TASK = "distillation.tasks.distil_agent"
 MOST_AT_ONCE = 5_000
@@ -52,8 +53,8 @@ def dispatch_requested(*, now: datetime | None = None) -> Dispatched:
 
 
 def finish_quiet_sessions(*, now: datetime) -> int:
-    """End the turns that silent sessions left open (R6). Returns how many."""
-    quiet = transcripts.quiet_sessions(now=now)
+    """End the turns that silent sessions left open, but not where somebody is at work (R6). Returns how many."""
+    quiet = executions.unheld(transcripts.quiet_sessions(now=now))
     for session_id in quiet:
         transcripts.finish(session_id=session_id)
     return len(quiet)

@@ -11,6 +11,7 @@ from agentmemory.api.fields import Content, Text, Timestamp, Uid
 from agentmemory.api.shapes import In, Out
 from agentmemory.api.shapes.transcripts import ExecutionIn
 from sessions_exec.models import Execution, Input
+from sessions_exec.services import prompts
 from sessions_exec.services.events import Event
 
 Delivery = Literal["steer", "queue"]
@@ -58,7 +59,7 @@ class InputOut(Out):
     """An input: `state` is `pending`, `promoted` (then `seq` is its message's) or `cancelled`."""
 
     id: str
-    prompt: Content
+    prompt: Content | None = Field(description="null where it was taken back, or its message removed.")
     delivery: Delivery
     kind: Literal["prompt", "continuation"]
     state: Literal["pending", "promoted", "cancelled"]
@@ -123,9 +124,9 @@ class EventOut(Out):
 
 
 def input_out(row: Input) -> InputOut:
-    names = ("prompt", "delivery", "kind", "state", "resume", "seq", "created_at")
+    names = ("delivery", "kind", "state", "resume", "seq", "created_at")
     values: dict[str, Any] = {name: getattr(row, name) for name in names}
-    return InputOut(id=row.uid, **values)
+    return InputOut(id=row.uid, prompt=prompts.of([row])[row.uid], **values)
 
 
 def acquired_out(row: Execution) -> AcquiredOut:

@@ -81,7 +81,7 @@ class Input(models.Model):
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="inputs", db_constraint=False)
     uid = models.CharField(max_length=200, help_text="The id that clients call it by, and its message's uid.")
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.PROMPT)
-    prompt = models.JSONField()
+    prompt = models.JSONField(null=True, help_text="While it waits. Then its message has it, or nobody.")
     digest = models.CharField(max_length=64, editable=False, help_text="Keyed digest of the prompt as received.")
     redactions = models.JSONField(default=dict, blank=True, help_text="What was replaced at the door, by kind.")
     delivery = models.CharField(max_length=20, choices=Delivery, default=Delivery.STEER)

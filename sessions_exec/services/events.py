@@ -13,6 +13,7 @@ from django.db.models import F, Func, IntegerField
 from agentmemory.models import Message, Session
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import EventCounter, Input, SessionEvent
+from sessions_exec.services import prompts
 
 Type = SessionEvent.Type
 
@@ -57,8 +58,8 @@ def page(*, session: Session, after: int, limit: int) -> list[Event]:
     found = [Event(seq=row.seq, type=row.type, at=row.at, data=row.data) for row in rows]
     found = _within(found, _sizes(session, _told(found, Type.MESSAGE_APPENDED, "seq")))
     contents = _contents(session, _told(found, Type.MESSAGE_APPENDED, "seq"))
-    prompts = _prompts(session, _told(found, Type.INPUT_ADMITTED, "id"))
-    return [_whole(event, contents, prompts) for event in found]
+    said = prompts.of(_inputs(session, _told(found, Type.INPUT_ADMITTED, "id")))
+    return [_whole(event, contents, said) for event in found]
 
 
 def newest(*, session: Session) -> int:
@@ -90,14 +91,14 @@ def _contents(session: Session, seqs: Sequence[int]) -> dict[int, Any]:
     return dict(Message.objects.filter(session=session, seq__in=seqs).values_list("seq", "content"))
 
 
-def _prompts(session: Session, uids: Sequence[str]) -> dict[str, Any]:
-    return dict(Input.objects.filter(session=session, uid__in=uids).values_list("uid", "prompt"))
+def _inputs(session: Session, uids: Sequence[str]) -> list[Input]:
+    return list(Input.objects.filter(session=session, uid__in=uids))
 
 
-def _whole(event: Event, contents: dict[int, Any], prompts: dict[str, Any]) -> Event:
+def _whole(event: Event, contents: dict[int, Any], said: dict[str, Any]) -> Event:
     """The event with the value that it tells of. A message that was removed since has none: a later event says so."""
     if event.type == Type.MESSAGE_APPENDED:
         return replace(event, data={**event.data, "content": contents.get(event.data["seq"])})
     if event.type == Type.INPUT_ADMITTED:
-        return replace(event, data={**event.data, "prompt": prompts.get(event.data["id"])})
+        return replace(event, data={**event.data, "prompt": said.get(event.data["id"])})
     return event

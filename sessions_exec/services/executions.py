@@ -7,7 +7,7 @@ execution alone, so that no work in the session makes it late.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -59,6 +59,12 @@ def live(sessions: Iterable[Session]) -> dict[int, Execution]:
     """The live executions of sessions, by the session's key."""
     found = Execution.objects.live().filter(session__in=[session.pk for session in sessions])
     return {execution.pk: execution for execution in found}
+
+
+def unheld(session_ids: Sequence[int]) -> list[int]:
+    """Those of the sessions that nobody runs, nor left without being recovered yet."""
+    held = set(Execution.objects.held().filter(pk__in=session_ids).values_list("pk", flat=True))
+    return [pk for pk in session_ids if pk not in held]
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -90,6 +90,8 @@ def promote(*, session: Session, guard: transcripts.Guard, boundary: str) -> lis
     for seq, row in enumerate(chosen, start=session.last_seq + 1):
         row.state, row.seq, row.settled_at = State.PROMOTED, seq, timezone.now()
     Input.objects.bulk_update(chosen, ["state", "seq", "settled_at"])
+    # Kept once: what becomes of the message becomes of the prompt.
+    Input.objects.filter(pk__in=[row.pk for row in chosen]).update(prompt=None)
     appended = transcripts.append(session=session, messages=[_message(row) for row in chosen], guard=guard)
     if appended.accepted != len(chosen):
         raise InputConflict("A message has the id of an input.")
@@ -191,7 +193,7 @@ def _message(row: Input) -> transcripts.NewMessage:
     return transcripts.NewMessage(
         uid=row.uid,
         type=Message.Type.USER,
-        content=row.prompt,
+        content=cast("str | list[Any]", row.prompt),
         digest=row.digest,
         subtype=CONTINUATION_SUBTYPE if row.kind == Input.Kind.CONTINUATION else "",
     )
@@ -205,8 +207,8 @@ def _find(session: Session, uid: str) -> Input:
 
 
 def _cancel(session: Session, row: Input) -> None:
-    row.state, row.settled_at = State.CANCELLED, timezone.now()
-    row.save(update_fields=["state", "settled_at"])
+    row.state, row.settled_at, row.prompt = State.CANCELLED, timezone.now(), None
+    row.save(update_fields=["state", "settled_at", "prompt"])
     events.append(session=session, entries=[(Type.INPUT_CANCELLED, _name(row))])
 
 

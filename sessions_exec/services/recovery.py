@@ -17,9 +17,10 @@ from django.db import transaction
 
 from agentmemory.models import Message, Session
 from agentmemory.services import outcomes, transcripts
-from sessions_exec import faults
+from sessions_exec import faults, wording
 from sessions_exec.errors import LeaseLost
 from sessions_exec.models import Execution, Input, Recovery, SessionEvent
+from sessions_exec.querysets import ExecutionQuerySet
 from sessions_exec.services import events, inbox
 
 logger = logging.getLogger(__name__)
@@ -27,24 +28,6 @@ logger = logging.getLogger(__name__)
 Type = SessionEvent.Type
 MOST_RECOVERIES = 10
 MOST_AT_ONCE = 200
-
-TOOL_OUTCOME = (
-    "outcome unknown: whoever ran this call ended before its result was recorded. It may have happened wholly, in part "
-    "or not at all. Do not assume that it succeeded; look first, and do not repeat it blindly."
-)
-STEP_UNKNOWN = (
-    "The run of this session ended unexpectedly while a step was under way. Its outcome is unknown: it may have "
-    "happened wholly, in part or not at all. Do not assume that it succeeded."
-)
-STEP_READY = (
-    "The run of this session ended unexpectedly before its next step was begun. Nothing is known to have been left "
-    "half done."
-)
-CONTINUE = (
-    "The previous run of this session ended unexpectedly. Look at what is marked as an error or as of unknown outcome "
-    "in the conversation, find out what really happened before you repeat anything, then go on from there."
-)
-GIVEN_UP = f"The turn was ended as failed: its run ended unexpectedly {MOST_RECOVERIES} times."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +93,33 @@ def settle_expired(session: Session, *, skip_locked: bool = False) -> bool:
     return True
 
 
+@transaction.atomic
+def end_turn(*, session: Session) -> bool:
+    """End the turn that a session is in as failed, whoever runs it: its execution is taken away (an operator's act).
+
+    What its holder had under way is marked as uncertain, and its next write is refused. Returns whether there was
+    anything to end.
+    """
+    session = transcripts.lock(session.pk)
+    list(Execution.objects.filter(pk=session.pk).select_for_update().values_list("pk"))
+    execution = Execution.objects.held().filter(pk=session.pk).first()
+    if execution is not None:
+        own = _own(session, execution)
+        if own is not None:
+            _mark_uncertain(session, own, outcomes.unfinished_tool_calls(session, own))
+        _leave(Execution.objects.filter(pk=session.pk))
+        data = {"id": str(execution.execution_id), "epoch": execution.epoch, "ended": True}
+        events.append(session=session, entries=[(Type.EXECUTION_RELEASED, data)])
+    open_turn = session.terminal_seq < session.last_seq
+    if open_turn:
+        _say(session, f"ended-{uuid.uuid4()}", Message.Type.RESULT, wording.ENDED, subtype="error_ended")
+    return execution is not None or open_turn
+
+
+def _mark_uncertain(session: Session, answer: Message, calls: Sequence[str]) -> None:
+    outcomes.fail(session, answer, tool_outcomes=dict.fromkeys(calls, wording.TOOL_OUTCOME))
+
+
 def _needs_nothing(session: Session, execution: Execution) -> bool:
     """Whether it ended at a boundary, or the conversation has gone on without it (S7)."""
     if execution.phase == Execution.Phase.SAFE:
@@ -126,9 +136,12 @@ def _own(session: Session, execution: Execution) -> Message | None:
 def _close(execution: Execution) -> None:
     """Leave the row without a holder. Raises `LeaseLost` unless it is exactly the expired one that was looked at."""
     same = Execution.objects.expired().filter(pk=execution.pk, epoch=execution.epoch, phase=execution.phase)
-    closed = same.update(holder="", expires_at=None, phase=Execution.Phase.SAFE, assistant_uid="", interrupted_at=None)
-    if closed != 1:
+    if _leave(same) != 1:
         raise LeaseLost("The execution that was to be recovered has changed.")
+
+
+def _leave(rows: ExecutionQuerySet) -> int:
+    return rows.update(holder="", expires_at=None, phase=Execution.Phase.SAFE, assistant_uid="", interrupted_at=None)
 
 
 def _recover(session: Session, execution: Execution) -> None:
@@ -139,7 +152,7 @@ def _recover(session: Session, execution: Execution) -> None:
     uid = own.uid if own is not None else f"recovery-{uuid.uuid4()}"
     events.append(session=session, entries=[_told(execution, uid, calls, failed=failed)])
     if own is not None:
-        outcomes.fail(session, own, tool_outcomes=dict.fromkeys(calls, TOOL_OUTCOME))
+        _mark_uncertain(session, own, calls)
     else:
         _say(session, uid, Message.Type.SYSTEM, _what_happened(execution), subtype="recovery")
     continuation: Input | None = None
@@ -177,7 +190,7 @@ def _told(execution: Execution, uid: str, calls: Sequence[str], *, failed: bool)
 
 
 def _what_happened(execution: Execution) -> str:
-    return STEP_UNKNOWN if execution.phase == Execution.Phase.UNKNOWN else STEP_READY
+    return wording.STEP_UNKNOWN if execution.phase == Execution.Phase.UNKNOWN else wording.STEP_READY
 
 
 def _continue(session: Session, execution: Execution) -> Input:
@@ -185,7 +198,7 @@ def _continue(session: Session, execution: Execution) -> Input:
     return inbox.admit_continuation(
         session=session,
         uid=f"continuation-{uuid.uuid4()}",
-        prompt=CONTINUE,
+        prompt=wording.CONTINUE,
         resume=execution.interrupted_at is None,
     )
 
@@ -193,7 +206,7 @@ def _continue(session: Session, execution: Execution) -> Input:
 def _give_up(session: Session) -> None:
     """End the turn (S9). A continuation of an earlier recovery is done with."""
     inbox.drop_continuations(session)
-    _say(session, f"recovery-{uuid.uuid4()}", Message.Type.RESULT, GIVEN_UP, subtype="error_recoveries")
+    _say(session, f"recovery-{uuid.uuid4()}", Message.Type.RESULT, wording.GIVEN_UP, subtype="error_recoveries")
 
 
 def _say(session: Session, uid: str, kind: str, text: str, *, subtype: str) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from django.test import override_settings
+from django.utils import timezone
 
 from agentmemory.errors import Invalid
 from agentmemory.models import Message, Session
 from agentmemory.services import transcripts
+from distillation.services import coordinator
 from sessions_exec.errors import LeaseHeld, LeaseLost
 from sessions_exec.services import executions, inbox, recovery
 from tests.factories import SessionFactory
@@ -175,3 +178,12 @@ def test_live_executions_are_found_by_their_sessions(session: Session) -> None:
     acquire(other)
     expire(other)
     assert list(executions.live([session, other])) == [session.pk]
+
+
+@override_settings(AGENTMEMORY_IDLE_AFTER=0.0)
+def test_r6_the_turn_of_a_session_that_somebody_runs_is_not_ended_for_being_quiet(session: Session) -> None:
+    say(session, "u1")
+    held = acquire(session)
+    assert coordinator.finish_quiet_sessions(now=timezone.now()) == 0
+    executions.release(session=session, held=held)
+    assert coordinator.finish_quiet_sessions(now=timezone.now()) == 1

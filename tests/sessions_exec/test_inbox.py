@@ -13,7 +13,7 @@ from agentmemory.services import transcripts
 from sessions_exec import signals
 from sessions_exec.errors import Crowded, InputConflict
 from sessions_exec.models import Input
-from sessions_exec.services import executions, inbox, recovery
+from sessions_exec.services import events, executions, inbox, prompts, recovery
 from tests.factories import SessionFactory
 from tests.support.running import acquire, expire, log, say
 
@@ -245,3 +245,18 @@ def test_s6_a_sweep_finds_inputs_that_wait_without_an_execution(session: Session
     assert recovery.scan().stranded == 2
     executions.release(session=session, held=held)
     assert inbox.sweep() == 3
+
+
+def test_a_prompt_is_kept_once_and_goes_with_its_message(session: Session) -> None:
+    for uid in ("i1", "i2"):
+        admit(session, uid)
+    held = acquire(session)
+    promote(session, held, "step")
+    admit(session, "i3")
+    inbox.cancel(session=session, uid="i3")
+    assert set(Input.objects.values_list("prompt", flat=True)) == {None}
+    rows = list(Input.objects.order_by("pk"))
+    assert prompts.of(rows) == {"i1": "Prompt i1.", "i2": "Prompt i2.", "i3": None}
+    transcripts.remove(session=session, uids=["i1"], reason="said by mistake", guard=held)
+    assert prompts.of(rows)["i1"] is None
+    assert [e.data["prompt"] for e in events.page(session=session, after=0, limit=2)] == [None, "Prompt i2."]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from agentmemory.models import Message, Session
+from sessions_exec.errors import LeaseLost
 from sessions_exec.models import Input, Recovery
 from sessions_exec.services import executions, inbox, recovery
 from tests.factories import SessionFactory
@@ -219,3 +220,21 @@ def test_one_session_that_cannot_be_recovered_does_not_hold_up_the_others(
     assert recovery.scan().settled == 1
     assert row(other).holder == ""
     assert row(session).holder == "dead"
+
+
+def test_an_operator_ends_a_turn_whoever_runs_it(session: Session) -> None:
+    held = acquire(session)
+    say(session, "a1", type="assistant", content=[call("t1")], guard=held)
+    executions.renew(session=session, held=held, phase="unknown")
+
+    assert recovery.end_turn(session=session)
+    assert not recovery.end_turn(session=session)
+    with pytest.raises(LeaseLost):
+        say(session, "a2", type="assistant", guard=held)
+    answer, ended = Message.objects.filter(session=session).order_by("seq")
+    assert answer.is_error
+    assert list(answer.tool_outcomes) == ["t1"]
+    assert (ended.type, ended.is_error) == ("result", True)
+    assert session_terminal(session) == 2
+    assert log(session)[-2:] == ["message.appended", "turn.ended"]
+    assert acquire(session).epoch == 2
