@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentmemory.console import charts, figures, links, permissions
-from agentmemory.services import inspection
+from agentmemory.services import inspection, providers
 from distillation.models import DistillationPass
 from distillation.services import overview, states
 from sessions_exec.services import heartbeats
@@ -125,9 +125,9 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
     found = [
         {
             "state": "paused",
-            "text": f"Provider {provider.name}: {provider.paused_reason[:120]}",
+            "text": f"Provider {provider.name} {providers.pause_line(provider, now=timezone.now())[:160]}",
             "url": links.change("agentmemory", "provider", provider.pk),
-            "at": provider.paused_until,
+            "at": provider.stopped_at,
         }
         for provider in standing.paused
     ]

@@ -137,9 +137,9 @@ def _providers() -> Iterator[Finding]:
         about = f"provider {provider.name}"
         if obstacle:
             yield Finding(level="wrong", about=about, line=obstacle, advice=_advice(provider))
-        elif provider.paused_until is not None and provider.paused_until > timezone.now():
-            line = f"paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC: {provider.paused_reason[:200]}"
-            yield Finding(level="wrong", about=about, line=line, advice="Check its key and its quota.")
+        elif line := providers.pause_line(provider, now=timezone.now()):
+            advice = "Resume it in /admin/." if provider.stopped_at else "Check its key and its quota."
+            yield Finding(level="wrong", about=about, line=line[:300], advice=advice)
         else:
             what = (
                 "no key is set, so it stands in for a model" if provider.kind == Provider.Kind.OFFLINE else "has a key"

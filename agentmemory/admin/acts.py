@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Act:
-    """One thing that can be done. `run` calls a service and returns what it did, in words."""
+    """One thing that can be done. `run` calls a service and returns what it did, in words, or raises why not."""
 
     name: str
     label: str
@@ -75,6 +75,8 @@ class Act:
     bulk: bool = False
     danger: bool = False
     offered: Callable[[Any], bool] = lambda row: True
+    preview: Callable[[HttpRequest, Sequence[Any]], SafeString] | None = None
+    """What it will do to these rows in particular, shown before it is done."""
 
 
 class ActingAdmin(ConsoleAdmin[Row]):
@@ -138,6 +140,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
             "names": [self.named(row) for row in rows],
             "form": form,
             "back": self._next(request, rows),
+            "preview": act.preview(request, rows) if act.preview else "",
         }
         return TemplateResponse(request, "console/act.html", context, status=422 if form.errors else 200)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied, ValidationError
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -62,7 +62,11 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         sources = MemorySource.objects.filter(memory=OuterRef("pk")).order_by().values("memory")
         return (
             Memory.objects.with_use()
-            .annotate(source_count=Coalesce(Subquery(sources.annotate(n=Count("pk")).values("n")), 0))
+            .annotate(
+                source_count=Coalesce(Subquery(sources.annotate(n=Count("pk")).values("n")), 0),
+                # With the rows, since this object serves several requests at a time.
+                may_be_read=Value(permissions.reads_private(request)),
+            )
             .order_by("-updated_at", "-id")
         )
 
@@ -80,14 +84,13 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         return queryset.filter(pk__in=[hit.pk for hit in hits]), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        self._private = permissions.reads_private(request)
-        if self._private and self.has_view_permission(request):
+        if permissions.reads_private(request) and self.has_view_permission(request):
             permissions.note_list(request, Memory)
         return super().changelist_view(request, extra_context)
 
     @admin.display(description="Memory", ordering="key")
-    def memory(self, memory: Memory) -> SafeString:
-        readable = memory.owner_id is None or getattr(self, "_private", False)
+    def memory(self, memory: Any) -> SafeString:
+        readable = memory.owner_id is None or memory.may_be_read
         first = memory.content.strip().split("\n", 1)[0][:160] if readable else "private"
         return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', memory.key, first)
 

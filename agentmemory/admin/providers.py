@@ -6,7 +6,6 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Field
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -44,13 +43,14 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     form = ProviderForm
     list_display = ("name", "what", "state", "key_state", "default_model", "priced", "address")
     search_fields = ("name", "address")
-    readonly_fields = ("what_it_is", "pause")
+    readonly_fields = ("what_it_is", "key_state")
     fields = (
         "what_it_is",
         "name",
         "kind",
         "address",
         "key_variable",
+        "key_state",
         "default_model",
         "served_models",
         "timeout_seconds",
@@ -58,7 +58,6 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         "price_in",
         "price_out",
         "enabled",
-        "pause",
     )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
@@ -68,11 +67,6 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     def get_fields(self, request: HttpRequest, obj: Provider | None = None) -> list[Any]:
         fields = super().get_fields(request, obj)
         return fields if obj else [name for name in fields if name not in self.readonly_fields]
-
-    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        if db_field.name == "address":
-            kwargs["assume_scheme"] = "https"
-        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @admin.display(description="Kind", ordering="kind")
     def what(self, provider: Provider) -> SafeString:
@@ -86,9 +80,8 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     def state(self, provider: Provider) -> SafeString:
         if not provider.enabled:
             return labels.label("off")
-        if provider.paused_until and provider.paused_until > timezone.now():
-            return labels.with_line("paused", (provider.paused_reason or "no reason noted").split("\n", 1)[0][:120])
-        return labels.label("ready")
+        line = providers.pause_line(provider, now=timezone.now())
+        return labels.with_line("paused" if line else "ready", line.split("\n", 1)[0][:160])
 
     @admin.display(description="Key")
     def key_state(self, provider: Provider) -> SafeString:
@@ -101,9 +94,3 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         if provider.price_in is None and provider.price_out is None:
             return figures.NONE
         return f"{figures.money(provider.price_in)} in, {figures.money(provider.price_out)} out"
-
-    @admin.display(description="Pause")
-    def pause(self, provider: Any) -> SafeString | str:
-        if not provider.paused_until:
-            return "Not paused."
-        return format_html("until {}: {}", figures.when(provider.paused_until), provider.paused_reason)

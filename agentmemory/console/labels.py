@@ -38,6 +38,8 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "key missing": ("red", "hollow"),
     "key present": ("green", ""),
     "no key needed": ("grey", ""),
+    "answered": ("green", ""),
+    "not called": ("grey", "hollow"),
     "verified": ("green", ""),
     "not found in its message": ("amber", "hollow"),
     "taken back": ("grey", "struck"),

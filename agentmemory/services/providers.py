@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -57,9 +58,16 @@ def address(provider: Provider) -> str:
 
 def check_address(url: str) -> None:
     """Raise `Invalid` unless `url` is http or https, and public where nothing else is allowed."""
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise Invalid("An address begins with http:// or https://.", field="address")
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known or not parts.hostname:
+        raise Invalid("An address begins with http:// or https://, then a host.", field="address")
+    if parts.username or parts.password:
+        # It would be a key in the database.
+        raise Invalid("An address holds no name and no password: a key stands in its variable.", field="address")
     if settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES:
         return
     for found in _addresses(parts.hostname):
@@ -74,6 +82,18 @@ def key(provider: Provider) -> str | None:
     if not provider.key_variable:
         return NO_KEY_NEEDED
     return settings.AGENTMEMORY_PROVIDER_KEYS.get(provider.key_variable) or None
+
+
+def pause_line(provider: Provider, *, now: datetime) -> str:
+    """Who or what keeps a provider from being called, until when and why, in one line; empty while nothing does.
+
+    An operator's own pause ends when an operator says so; the one that failures bring ends by itself (D19, D24).
+    """
+    if provider.stopped_at is not None:
+        return f"paused by {provider.stopped_by.partition(':')[2]}: {provider.stopped_reason}"
+    if provider.paused_until is not None and provider.paused_until > now:
+        return f"paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC: {provider.paused_reason}"
+    return ""
 
 
 def takes_structured_outputs(provider: Provider) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import spaces
 from agentmemory.console import figures, links
-from agentmemory.models import Agent
+from agentmemory.models import Agent, Provider
+from agentmemory.services import providers
 from distillation.services import overview, resolution
 
 
@@ -16,6 +18,7 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
     if not request.user.has_perm("distillation.view_cursor"):
         return None
     resolved = resolution.resolve(agent)
+    lines = (resolution.unusable(resolved), resolution.obstacle(resolved), _pause(resolved.provider))
     tokens, money = overview.spent_by(agent)
     query = f"agent={agent.handle}&space={agent.space.slug}"
     return format_html(
@@ -25,12 +28,16 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
         links.anchor(links.change("agentmemory", "provider", resolved.provider.pk), resolved.provider),
         resolved.model,
         resolved.reason,
-        "".join(f"; {line}" for line in (resolution.unusable(resolved), resolution.obstacle(resolved)) if line),
+        "".join(f"; {line}" for line in lines if line),
         figures.number(tokens),
         figures.money(money),
         links.anchor(links.listing("distillation", "cursor", query), "what waits"),
         links.anchor(links.listing("distillation", "distillationpass", query), "its passes"),
     )
+
+
+def _pause(provider: Provider) -> str:
+    return providers.pause_line(provider, now=timezone.now())
 
 
 spaces.agent_panels.append(_panel)

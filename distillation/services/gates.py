@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db.models import F, Q
 
 from agentmemory.models import Agent, Provider, Space
+from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass
 from distillation.services import backoff, resolution
 from sessions_exec.llm.messages import ModelCallFailed
@@ -91,9 +92,8 @@ def spent_today(space: Space, *, now: datetime) -> int:
 
 
 def _paused(provider: Provider, now: datetime) -> str:
-    if provider.paused_until is None or provider.paused_until <= now:
-        return ""
-    return f"provider {provider} paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC: {provider.paused_reason}"
+    line = providers.pause_line(provider, now=now)
+    return f"provider {provider} {line}" if line else ""
 
 
 def _spent(space: Space, now: datetime) -> str:

@@ -58,7 +58,7 @@ def standing() -> Standing:
         passes_today=passes,
         tokens_today=tokens,
         budget=_budget(),
-        paused=list(Provider.objects.filter(paused_until__gt=now)[:5]),
+        paused=list(Provider.objects.filter(Q(paused_until__gt=now) | Q(stopped_at__isnull=False))[:5]),
     )
 
 

@@ -32,9 +32,9 @@ def resolve(agent: Agent) -> Resolution:
         if own is None or own == serving:
             return Resolution(provider=serving, model=default, reason="space default")
     if own is not None:
-        return Resolution(provider=own, model=_default_model(own), reason="agent's provider")
+        return Resolution(provider=own, model=default_model(own), reason="agent's provider")
     built_in = providers.built_in()
-    return Resolution(provider=built_in, model=_default_model(built_in), reason="built-in default")
+    return Resolution(provider=built_in, model=default_model(built_in), reason="built-in default")
 
 
 def unusable(resolution: Resolution) -> str:
@@ -70,7 +70,8 @@ def endpoint(provider: Provider) -> Endpoint | None:
     return Endpoint(address=providers.address(provider), key=key, timeout_seconds=timeout)
 
 
-def _default_model(provider: Provider) -> str:
+def default_model(provider: Provider) -> str:
+    """The model of those who name none."""
     if provider.default_model:
         return provider.default_model
     return providers.BUILT_IN_MODEL if provider.kind == Provider.Kind.ANTHROPIC else provider.kind

@@ -490,6 +490,25 @@ def test_a_provider_at_a_private_address_is_refused(operator: Client, settings: 
     assert "private" in answer.content.decode()
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("address", "ftp://example.com", "begins with http:// or https://"),
+        ("address", "https://me:secret@example.com", "no name and no password"),
+        ("key_variable", "PATH", "must be ANTHROPIC_API_KEY or begin with AGENTMEMORY_KEY_"),
+    ],
+)
+def test_what_a_provider_may_not_be_is_told_beside_its_field(
+    operator: Client, field: str, value: str, says: str
+) -> None:
+    values = {"name": "glm", "kind": "anthropic", "served_models": "[]", "reason": "a new one", field: value}
+
+    assert says in operator.post(page("agentmemory_provider_add"), values).content.decode()
+
+    values[field] = {"address": "http://model-server:8080", "key_variable": "AGENTMEMORY_KEY_GLM"}[field]
+    assert operator.post(page("agentmemory_provider_add"), values).status_code == 302
+
+
 def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Agent) -> None:
     for model, row in (("space", agent.space), ("agent", agent), ("provider", ProviderFactory.create())):
         where = page(f"agentmemory_{model}_change", row.pk)

@@ -13,10 +13,13 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agentmemory.models import Agent
+from agentmemory.models import Agent, Provider
+from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling
 from tests.distillation.conftest import Tell, cursor_of
+from tests.support import model_server
+from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db
 
@@ -275,3 +278,47 @@ def test_d25_what_it_costs_is_told_by_day_and_agent(operator: Client, tell: Tell
     assert "1\u202f234" in text
     assert "0.50" in text
     assert f"{row.started_at:%Y-%m-%d},acme,ada,glm,1,1,1200,34,0.500000" in table
+
+
+def provider_act(name: str, provider: Provider) -> str:
+    return reverse("admin:agentmemory_provider_act", args=[name]) + f"?ids={provider.pk}"
+
+
+def test_d24_a_provider_is_paused_and_resumed_with_a_reason(operator: Client, server: ModelServer) -> None:
+    provider = providers.ensure("anthropic")
+    where = reverse("admin:agentmemory_provider_change", args=[provider.pk])
+
+    assert operator.post(provider_act("pause", provider), {"reason": ""}).status_code == 422
+    operator.post(provider_act("pause", provider), {"reason": HOSTILE})
+
+    text = operator.get(where).content.decode()
+    assert "paused by ada" in text
+    assert "key present" in text
+    assert 'id="act-resume"' in text
+    assert HOSTILE not in text
+    assert "paused by ada" in operator.get(reverse("admin:index")).content.decode()
+
+    operator.post(provider_act("resume", provider), {"reason": "it is well"})
+    provider.refresh_from_db()
+    assert provider.stopped_at is None
+
+
+def test_a_provider_is_tried_and_shows_what_came_back(operator: Client, server: ModelServer) -> None:
+    provider = providers.ensure("anthropic")
+    server.script(model_server.raw_text(f"ready {HOSTILE}"), model_server.status(529, words=HOSTILE))
+
+    told = operator.post(provider_act("test", provider), {"reason": "is it there"}, follow=True).content.decode()
+    assert "anthropic answered in" in told
+    assert "100 tokens in, 20 out" in told
+    assert "ready" in told
+
+    told += operator.post(provider_act("test", provider), {"reason": "again"}, follow=True).content.decode()
+    assert "HTTP 529" in told
+    assert HOSTILE not in told
+
+
+def test_a_viewer_tries_no_provider(viewer: Client, server: ModelServer) -> None:
+    provider = providers.ensure("anthropic")
+
+    assert viewer.post(provider_act("test", provider), {"reason": "x"}).status_code == 403
+    assert server.requests == []

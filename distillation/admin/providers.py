@@ -1,0 +1,135 @@
+"""Providers as distillation uses them: paused and resumed, tried out, and how much they were asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import providers as base
+from agentmemory.admin.acts import Act, Asked
+from agentmemory.admin.base import ConsoleList
+from agentmemory.console import figures, labels
+from agentmemory.errors import AgentMemoryError
+from agentmemory.models import Provider
+from agentmemory.services.providers import pause_line
+from distillation.services import providing
+
+
+class NoAnswer(AgentMemoryError):
+    """A test brought none. The text is the provider's own."""
+
+
+def _pause(provider: Provider, asked: Asked) -> str:
+    providing.pause(provider_id=provider.pk, operator=asked.operator, reason=asked.reason)
+    return f"{provider} is paused: nothing calls it until somebody resumes it."
+
+
+def _resume(provider: Provider, asked: Asked) -> str:
+    providing.resume(provider_id=provider.pk, operator=asked.operator, reason=asked.reason)
+    return f"{provider} may be called again; what waited for it goes on at the next tick."
+
+
+def _test(provider: Provider, asked: Asked) -> str:
+    tried = providing.try_out(provider_id=provider.pk, operator=asked.operator, reason=asked.reason)
+    if not tried.ok:
+        raise NoAnswer(tried.error)
+    return f"{provider} answered in {tried.seconds:g} s." if tried.called else tried.text
+
+
+def _held_back(provider: Provider) -> bool:
+    return bool(pause_line(provider, now=timezone.now()))
+
+
+class _CalledList(ConsoleList):
+    """What a page's rows were asked is counted together, not one by one."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        found = providing.calls_in_the_last_day()
+        rows: list[Any] = list(self.result_list)
+        for provider in rows:
+            provider.calls = found.get(provider.pk, providing.Calls())
+        self.result_list = rows
+
+
+admin.site.unregister(Provider)
+
+
+@admin.register(Provider)
+class ProviderAdmin(base.ProviderAdmin):
+    """The set-up's list of providers, with what only distillation knows of them."""
+
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="pause",
+            label="Pause",
+            explains="Stops all calls to it, without end, until somebody resumes it. Sessions that it would distil "
+            "wait as blocked, with your name and your reason; they count no failures.",
+            run=_pause,
+            undo="resume",
+            bulk=True,
+            offered=lambda provider: provider.stopped_at is None,
+        ),
+        Act(
+            name="resume",
+            label="Resume",
+            explains="Ends every pause of it: an operator's, and the one that a refused key or a spent quota brings.",
+            run=_resume,
+            bulk=True,
+            offered=_held_back,
+        ),
+        Act(
+            name="test",
+            label="Test",
+            explains="Makes one tiny call, also while it is paused, and shows what comes back. It pauses and resumes "
+            f"nothing, waits {providing.TEST_SECONDS:g} seconds at most, and costs a few tokens that no budget counts.",
+            run=_test,
+        ),
+    )
+    list_display = ("name", "what", "state", "key_state", "default_model", "priced", "called", "address", "row_acts")
+    change_form_outer_before_template = "console/provider_before.html"
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _CalledList
+
+    @admin.display(description="Calls in the last day")
+    def called(self, provider: Any) -> str:
+        failed = f", {figures.number(provider.calls.failed)} failed" if provider.calls.failed else ""
+        return f"{figures.number(provider.calls.made)}{failed}"
+
+    @admin.display(description="Actions")
+    def row_acts(self, provider: Provider) -> SafeString | str:
+        return self.row_links(provider, "pause", "resume", "test")
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        provider = self.get_object(request, object_id)
+        about = self._about(request, provider) if provider else {}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **about})
+
+    def _about(self, request: HttpRequest, provider: Provider) -> dict[str, Any]:
+        test = providing.last_test(provider)
+        return {
+            "acts": self.act_links(provider, request),
+            "provider": provider,
+            "pause": pause_line(provider, now=timezone.now()),
+            "calls": providing.calls_in_the_last_day().get(provider.pk, providing.Calls()),
+            "test": test,
+            "test_state": labels.label(_verdict(test.detail)) if test else "",
+        }
+
+
+def _verdict(detail: dict[str, Any]) -> str:
+    if detail.get("ok"):
+        return "answered" if detail.get("called") else "not called"
+    return "failed"
