@@ -3,30 +3,75 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, labels, links, permissions
+from agentmemory.console import diffs, figures, labels, links, permissions
+from agentmemory.errors import AgentMemoryError
 from distillation.admin import cost
 from distillation.models import DistillationPass
-from distillation.services import replay
+from distillation.services import reapplying, replay
 
 CHARS_OF_AN_ANSWER = 60_000
 
 
+def _apply_again(row: DistillationPass, asked: Asked) -> str:
+    planned = reapplying.carry_out(pass_id=row.pk, operator=asked.operator, reason=asked.reason)
+    return f"Pass {row.pk} was applied again: {_counted(planned)}."
+
+
+def _counted(planned: Sequence[reapplying.Planned]) -> str:
+    counts = reapplying.counts(planned)
+    return ", ".join(f"{count} {action}" for action, count in sorted(counts.items())) or "it holds nothing"
+
+
+def _would_do(request: HttpRequest, rows: Sequence[DistillationPass]) -> SafeString:
+    """What applying each pass again would do now, with a word diff for those who may read it."""
+    try:
+        planned = [each for row in rows for each in reapplying.plan(pass_id=row.pk)]
+    except AgentMemoryError as error:
+        return format_html('<p class="am-warning">{}</p>', error)
+    readable = permissions.reads_private(request)
+    shown = [
+        {
+            "planned": each,
+            "url": links.memory(each.memory_id) if each.memory_id and each.action != "created" else "",
+            "diff": diffs.words(each.before, each.after) if readable else "",
+        }
+        for each in planned
+    ]
+    context = {"shown": shown, "counted": _counted(planned), "readable": readable, "hidden": permissions.HIDDEN}
+    return render_to_string("console/planned.html", context)
+
+
 @admin.register(DistillationPass)
-class PassAdmin(ReadOnlyAdmin[DistillationPass]):
+class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="apply-again",
+            label="Apply again",
+            button="Apply it again",
+            explains="Makes memories of the stored answer once more, by the rules of today: no model is called and no "
+            "position moves. Curated memories, and those that a person has edited or withdrawn, are left alone.",
+            run=_apply_again,
+            preview=_would_do,
+            offered=lambda row: not reapplying.obstacle(row),
+        ),
+    )
     empty_line = "No pass yet: a finished turn is distilled at the next tick of a running task cluster."
     list_display = ("number", "ended", "whose", "window", "became", "by", "tokens", "cost_shown", "took", "started")
     list_select_related = ("space", "agent")
@@ -52,6 +97,9 @@ class PassAdmin(ReadOnlyAdmin[DistillationPass]):
             path("cost/csv/", wrap(cost.as_csv), name="distillation_cost_csv"),
             *super().get_urls(),
         ]
+
+    def named(self, row: DistillationPass) -> str:
+        return f"pass {row.pk} over {row.session_name}"
 
     @admin.display(description="Pass", ordering="id")
     def number(self, row: DistillationPass) -> str:
@@ -118,6 +166,7 @@ class PassAdmin(ReadOnlyAdmin[DistillationPass]):
             "readable": readable,
             "hidden": permissions.HIDDEN,
             "cursor_url": links.change("distillation", "cursor", row.cursor_id) if row.cursor_id else "",
+            "acts": self.act_links(row, request),
             "session_url": links.message(row.session_id, row.start + 1) if row.session_id else "",
             **(_content(row) if readable else {}),
         }

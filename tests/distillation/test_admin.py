@@ -6,14 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from agentmemory.models import Agent, Provider
+from agentmemory.models import Agent, Memory, Provider
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling
@@ -322,3 +322,45 @@ def test_a_viewer_tries_no_provider(viewer: Client, server: ModelServer) -> None
 
     assert viewer.post(provider_act("test", provider), {"reason": "x"}).status_code == 403
     assert server.requests == []
+
+
+def test_d25_applying_a_pass_again_shows_a_diff_before_it_does_anything(
+    operator: Client, server: ModelServer, tell: Tell
+) -> None:
+    cursor = cursor_of(tell("The port is 8080.", HOSTILE))
+    distilling.run_cursor(cursor_id=cursor.pk)
+    row = DistillationPass.objects.get()
+    memory = Memory.objects.get(content="The port is 8080.")
+    Memory.objects.filter(pk=memory.pk).update(content="The port is 9090.", version=2)
+    where = page("distillationpass_act", "apply-again") + f"?ids={row.pk}"
+    assert 'id="act-apply-again"' in operator.get(page("distillationpass_change", row.pk)).content.decode()
+
+    asked = operator.get(where).content.decode()
+    assert "<del>9090</del><ins>8080</ins>" in asked
+    assert "it was written again since this pass" in asked
+    assert HOSTILE not in asked
+    assert operator.post(where, {"reason": ""}).status_code == 422
+    memory.refresh_from_db()
+    assert memory.content == "The port is 9090."
+
+    told = operator.post(where, {"reason": "the later one was wrong"}, follow=True).content.decode()
+    memory.refresh_from_db()
+    assert memory.content == "The port is 8080."
+    assert "1 known, 1 updated" in told
+
+
+def test_d24_who_may_not_read_private_content_sees_what_would_happen_without_it(
+    client: Client, server: ModelServer, tell: Tell
+) -> None:
+    user = User.objects.create_user("otto", is_staff=True)
+    user.user_permissions.add(
+        *Permission.objects.filter(codename__in=["view_distillationpass", "change_distillationpass"])
+    )
+    client.force_login(user)
+    distilling.run_cursor(cursor_id=cursor_of(tell("The port is 8080.")).pk)
+    row = DistillationPass.objects.get()
+
+    text = client.get(page("distillationpass_act", "apply-again") + f"?ids={row.pk}").content.decode()
+
+    assert "1 known" in text
+    assert "8080." not in text
