@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 
@@ -33,6 +35,12 @@ def listing(app: str, model: str, query: str = "") -> str:
     return reverse(f"admin:{app}_{model}_changelist") + (f"?{query}" if query else "")
 
 
+def act(app: str, model: str, name: str, pks: Iterable[Any], following: str = "") -> str:
+    """Where an act on rows asks. `following` is the page that comes after it."""
+    query = {"ids": ",".join(str(pk) for pk in pks), **({"next": following} if following else {})}
+    return reverse(f"admin:{app}_{model}_act", args=[name]) + f"?{urlencode(query)}"
+
+
 def memory(pk: Any) -> str:
     return change("agentmemory", "memory", pk)
 
@@ -49,6 +57,11 @@ def message(session_id: Any, seq: int) -> str:
 def a_pass(pk: Any) -> str:
     """The page of a distillation pass."""
     return change("distillation", "distillationpass", pk)
+
+
+def a_cursor(pk: Any) -> str:
+    """The page that tells how far a session is distilled."""
+    return change("distillation", "cursor", pk)
 
 
 def anchor(url: str, text: object) -> SafeString:

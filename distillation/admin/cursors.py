@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
@@ -12,17 +13,19 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import F, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters, sessions
-from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin.acts import MOST_ROWS, Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
-from agentmemory.console import figures, labels, links
+from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Session
+from distillation.admin import estimate
 from distillation.models import Cursor, DistillationPass, Quarantine
-from distillation.services import operations, states
+from distillation.services import operations, redistillation, states
 
 PASSES_SHOWN = 200
 
@@ -143,11 +146,17 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
         ),
     )
     empty_line = "No session yet, so nothing waits."
+    list_before_template = "console/waiting_before.html"
     list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
     list_select_related = ("session", "agent", "agent__space", "agent__provider", "space")
     search_fields = ("session__name", "agent__handle")
     ordering = ("due_since", "id")
     list_filter = (WaitingFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
+
+    def get_urls(self) -> list[URLPattern]:
+        wrap = self.admin_site.admin_view
+        route = path("estimate/", wrap(partial(estimate.page, site=self.admin_site)), name="distillation_estimate")
+        return [route, *super().get_urls()]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _StatedList
@@ -214,9 +223,32 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "bar": _lag_bar(cursor),
             "acts": self.act_links(cursor, request),
             "passes": passes,
+            "estimate_url": estimate.of(cursor) if cursor.lag else "",
+            **_again(request, cursor),
             "strip": strip(cursor, passes, list(Quarantine.objects.filter(cursor=cursor, state="held")[:PASSES_SHOWN])),
         }
         return TemplateResponse(request, "console/cursor.html", context)
+
+
+def _again(request: HttpRequest, cursor: Cursor) -> dict[str, Any]:
+    """What the newest order to distil again has brought, and where what it did not confirm can be withdrawn."""
+    again = redistillation.newest(cursor)
+    if again is None:
+        return {}
+    found, readable = again.report, permissions.reads_private(request)
+    changed = [
+        (memory, diffs.words(found.before.get(memory.pk, ""), memory.content) if readable else "")
+        for memory in found.changed
+    ]
+    may = bool(found.not_confirmed) and request.user.has_perm("agentmemory.change_memory")
+    going = [memory.pk for memory in found.not_confirmed][:MOST_ROWS]
+    here = request.get_full_path()
+    return {
+        "again": again,
+        "changed": changed,
+        "withdraw_url": links.act("agentmemory", "memory", "withdraw", going, here) if may else "",
+        "withdraws": len(going),
+    }
 
 
 def strip(cursor: Cursor, passes: list[DistillationPass], quarantines: list[Quarantine]) -> list[dict[str, Any]]:

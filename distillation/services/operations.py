@@ -11,8 +11,10 @@ from django.utils import timezone
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Session
 from agentmemory.services import activity
-from distillation.models import Cursor, Quarantine
+from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import coordinator, reading
+
+DISTIL_AGAIN = "distil again"
 
 
 def run_now(*, cursor_id: int, operator: str, reason: str) -> None:
@@ -41,7 +43,9 @@ def distil_again(*, cursor_id: int, seq: int, operator: str, reason: str) -> Non
         if not 1 <= seq <= cursor.position:
             raise Invalid(f"Only messages 1 to {cursor.position} were distilled.", field="seq")
         _move(cursor, position=seq - 1)
-        _record("distil again", cursor, operator, reason, position=cursor.position, to=seq - 1)
+        newest = DistillationPass.objects.filter(cursor=cursor).order_by("-pk").values_list("pk", flat=True).first()
+        place = {"position": cursor.position, "to": seq - 1, "after_pass": newest or 0}
+        _record(DISTIL_AGAIN, cursor, operator, reason, **place)
 
 
 def skip_to(*, cursor_id: int, seq: int, operator: str, reason: str) -> None:

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import islice
 
 from django.utils import timezone
 
@@ -17,6 +18,9 @@ from distillation.services import distilling, failures, gates, reading, resoluti
 # What English prose comes to with current tokenizers, about; an estimate is all that is promised.
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 400
+# A page that estimates has an end: so many sessions, and of each so many windows.
+SESSIONS_LOOKED_AT = 50
+WINDOWS_LOOKED_AT = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +40,59 @@ class Preview:
     obstacle: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a run would read of one session. `more`: windows lie behind those that were looked at."""
+
+    cursor: Cursor
+    windows: int
+    messages: int
+    characters: int
+    tokens: int
+    cost: Decimal | None
+    served_by: str
+    obstacle: str
+    more: bool
+
+
 def due(*, space: Space | None = None, agent: Agent | None = None, session: Session | None = None) -> list[Preview]:
     """Every window of every session that is due."""
     cursors = distilling.within(Cursor.objects.due(timezone.now()), space=space, agent=agent, session=session)
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = cursors.select_related(*related).order_by("due_since", "pk")
     return [preview for cursor in rows for preview in _windows(cursor)]
+
+
+def by_session(
+    *, space: str = "", agent: str = "", session: str = "", most: int = SESSIONS_LOOKED_AT
+) -> tuple[list[Estimate], bool]:
+    """What a run would read of each session that is due, the oldest first, and whether there are more than `most`.
+
+    Spaces, agents and sessions are named by slug, handle and name.
+    """
+    named = {"space__slug": space, "agent__handle": agent, "session__name": session}
+    due = Cursor.objects.due(timezone.now()).filter(**{field: name for field, name in named.items() if name})
+    related = ("session", "space", "agent", "agent__space", "agent__provider")
+    rows = list(due.select_related(*related).order_by("due_since", "pk")[: most + 1])
+    return [_estimate(cursor) for cursor in rows[:most]], len(rows) > most
+
+
+def _estimate(cursor: Cursor) -> Estimate:
+    windows = list(islice(_windows(cursor), WINDOWS_LOOKED_AT + 1))
+    looked_at = windows[:WINDOWS_LOOKED_AT]
+    costs = [each.cost for each in looked_at if each.cost is not None]
+    first = looked_at[0] if looked_at else None
+    return Estimate(
+        cursor=cursor,
+        windows=len(looked_at),
+        messages=sum(each.messages for each in looked_at),
+        characters=sum(each.characters for each in looked_at),
+        tokens=sum(each.input_tokens + each.output_tokens for each in looked_at),
+        cost=sum(costs, start=Decimal(0)) if len(costs) == len(looked_at) else None,
+        served_by=f"{first.model} ({first.provider})" if first else "",
+        obstacle=first.obstacle if first else "",
+        more=len(windows) > WINDOWS_LOOKED_AT,
+    )
 
 
 def _windows(cursor: Cursor) -> Iterator[Preview]:

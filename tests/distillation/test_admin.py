@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -16,7 +18,7 @@ from django.utils import timezone
 from agentmemory.models import Agent, Memory, Provider
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
-from distillation.services import distilling
+from distillation.services import distilling, preview, reading
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -364,3 +366,75 @@ def test_d24_who_may_not_read_private_content_sees_what_would_happen_without_it(
 
     assert "1 known" in text
     assert "8080." not in text
+
+
+def test_d24_distilling_again_shows_what_it_brought_and_withdraws_what_it_did_not_confirm(
+    operator: Client, server: ModelServer, tell: Tell
+) -> None:
+    def item(key: str, content: str, seq: int) -> dict[str, Any]:
+        return {"key": key, "content": content, "sources": [seq]}
+
+    cursor = cursor_of(tell("The port is 8080.", "Deploys are on Tuesday.", "It rains."))
+    first = [
+        item("port", "The port is 8080.", 1),
+        item("deploys", "Deploys are on Tuesday.", 2),
+        item("rain", "Wet.", 3),
+    ]
+    server.script(model_server.memories(first))
+    distilling.run_cursor(cursor_id=cursor.pk)
+    operator.post(act("distil-again", cursor), {"seq": "1", "reason": "the prompt is better"})
+    waiting = operator.get(page("cursor_change", cursor.pk)).content.decode()
+    assert "Done up to message 0 of 4" in waiting
+
+    again = [
+        item("port", "The port is 8443.", 1),
+        item("deploys", "Deploys are on Tuesday.", 2),
+        item("team", "Six.", 3),
+    ]
+    server.script(model_server.memories(again))
+    distilling.run_cursor(cursor_id=cursor.pk)
+    distilling.run_cursor(cursor_id=cursor_of(tell("What is new is no part of it.")).pk)
+
+    text = operator.get(page("cursor_change", cursor.pk)).content.decode()
+    report = text[text.index('id="again"') : text.index('id="passes"')]
+    assert "All of it is done, up to message 4" in report
+    assert "<del>8080</del><ins>8443</ins>" in report
+    assert "what-is-new" not in report
+    rain = Memory.objects.get(key="rain")
+    found = re.search(r'id="withdraw" href="([^"]+)"', report)
+    assert found is not None
+    assert str(rain.pk) in found[1]
+
+    told = operator.post(html.unescape(found[1]), {"reason": "it is not so"}, follow=True)
+    assert "none" in re.search(r'id="not-confirmed">(.*?)</dd>', told.content.decode(), re.DOTALL)[1]  # type: ignore[index]
+    rain.refresh_from_db()
+    assert rain.withdrawn_by == "operator:ada"
+
+
+def test_a_dry_run_is_a_page_with_windows_tokens_and_cost(operator: Client, server: ModelServer, tell: Tell) -> None:
+    provider = providers.ensure("anthropic")
+    Provider.objects.filter(pk=provider.pk).update(price_in="1", price_out="5")
+    tell(TOLD, name="waits")
+    tell(TOLD, name="waits-too")
+    failed(cursor_of(tell(TOLD, name="fails")))
+    where = reverse("admin:distillation_estimate")
+    assert where in operator.get(page("cursor_changelist")).content.decode()
+
+    text = operator.get(where).content.decode()
+    narrow = operator.get(where, {"session": "waits", "agent": "ada"}).content.decode()
+
+    assert "2 sessions" in text
+    assert ">fails<" not in text
+    assert "US$" in text
+    assert ">waits-too<" not in narrow
+    assert "1 session<" in narrow
+    assert server.requests == []
+    assert operator.get(where, {"space": "nobody"}).content.decode().count("Nothing is due.") == 1
+
+
+def test_a_dry_run_says_where_it_ends(operator: Client, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview, "WINDOWS_LOOKED_AT", 1)
+    monkeypatch.setattr(reading.settings, "AGENTMEMORY_MESSAGES_PER_PASS", 1)
+    tell(TOLD, TOLD)
+
+    assert "more than 1" in operator.get(reverse("admin:distillation_estimate")).content.decode()
