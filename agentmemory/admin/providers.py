@@ -41,7 +41,7 @@ class ProviderForm(ReasonForm):
 @admin.register(Provider)
 class ProviderAdmin(SetUpAdmin[Provider]):
     form = ProviderForm
-    list_display = ("name", "what", "state", "key_state", "default_model", "priced", "address")
+    list_display: tuple[str, ...] = ("name", "what", "state", "key_state", "default_model", "priced", "address")
     search_fields = ("name", "address")
     readonly_fields = ("what_it_is", "key_state")
     fields = (

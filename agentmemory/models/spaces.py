@@ -13,9 +13,7 @@ handle_validator = RegexValidator(
     r"\A[a-z0-9][a-z0-9._-]*\Z",
     "Use lower-case letters, digits, dots, dashes and underscores, beginning with a letter or a digit.",
 )
-address_validator = RegexValidator(
-    r"\Ahttps?://[^\s/]", "An address begins with http:// or https://, and a host follows."
-)
+address_validator = RegexValidator(r"\Ahttps?://[^\s/]", "An address begins with http:// or https://, then a host.")
 key_variable_validator = RegexValidator(
     r"\A(ANTHROPIC_API_KEY|AGENTMEMORY_KEY_[A-Z0-9_]+)\Z",
     "The variable must be ANTHROPIC_API_KEY or begin with AGENTMEMORY_KEY_.",

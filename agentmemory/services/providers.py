@@ -60,17 +60,17 @@ def check_address(url: str) -> None:
     """Raise `Invalid` unless `url` is http or https, and public where nothing else is allowed."""
     try:
         parts = urlsplit(url)
-        known = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        host = parts.hostname if parts.scheme in {"http", "https"} and parts.port != 0 else None
     except ValueError:
-        known = False
-    if not known or not parts.hostname:
+        raise Invalid("This is no address.", field="address") from None
+    if not host:
         raise Invalid("An address begins with http:// or https://, then a host.", field="address")
     if parts.username or parts.password:
         # It would be a key in the database.
         raise Invalid("An address holds no name and no password: a key stands in its variable.", field="address")
     if settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES:
         return
-    for found in _addresses(parts.hostname):
+    for found in _addresses(host):
         if not found.is_global:
             raise Invalid(
                 "The address is private; AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES=true would allow it.", field="address"

@@ -29,7 +29,7 @@ def page(request: HttpRequest, site: AdminSite) -> HttpResponse:
     if not request.user.has_perm("distillation.view_cursor"):
         raise PermissionDenied
     named = {name: request.GET.get(name, "").replace("\0", "").strip()[:200] for name in _NAMES}
-    rows, more = preview.by_session(**named)
+    rows, more = preview.by_session(space=named["space"], agent=named["agent"], session=named["session"])
     context = {
         **site.each_context(request),
         "title": "What a run would read and cost",

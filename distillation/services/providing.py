@@ -112,7 +112,7 @@ def calls_in_the_last_day() -> dict[int, Calls]:
             tokens=Sum(F("input_tokens") + F("output_tokens")),
         )
     )
-    return {row.pop("provider"): Calls(**row) for row in rows}
+    return {row["provider"]: Calls(made=row["made"], failed=row["failed"], tokens=row["tokens"]) for row in rows}
 
 
 def _try(provider: Provider) -> Tried:

@@ -14,11 +14,12 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
+from pytest_django import Settings
 
 from agentmemory.models import Agent, Memory, Provider
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
-from distillation.services import distilling, preview, reading
+from distillation.services import distilling, preview
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -432,9 +433,11 @@ def test_a_dry_run_is_a_page_with_windows_tokens_and_cost(operator: Client, serv
     assert operator.get(where, {"space": "nobody"}).content.decode().count("Nothing is due.") == 1
 
 
-def test_a_dry_run_says_where_it_ends(operator: Client, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_says_where_it_ends(
+    operator: Client, tell: Tell, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
     monkeypatch.setattr(preview, "WINDOWS_LOOKED_AT", 1)
-    monkeypatch.setattr(reading.settings, "AGENTMEMORY_MESSAGES_PER_PASS", 1)
+    settings.AGENTMEMORY_MESSAGES_PER_PASS = 1
     tell(TOLD, TOLD)
 
     assert "more than 1" in operator.get(reverse("admin:distillation_estimate")).content.decode()
