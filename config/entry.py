@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-# Commands of Django that do their work without a database.
+# Commands that do their work without a database.
 WITHOUT_DATABASE = frozenset(
     {
         "",
@@ -19,6 +19,7 @@ WITHOUT_DATABASE = frozenset(
         "collectstatic",
         "findstatic",
         "diffsettings",
+        "mcp_stdio",
     }
 )
 

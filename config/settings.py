@@ -49,6 +49,10 @@ AGENTMEMORY_IDLE_AFTER: float = environment.seconds("AGENTMEMORY_IDLE_AFTER", 18
 AGENTMEMORY_DAILY_TOKENS = environment.optional_integer("AGENTMEMORY_DAILY_TOKENS")
 AGENTMEMORY_KEEP_ANSWERS: float = environment.seconds("AGENTMEMORY_KEEP_ANSWERS", 7776000.0)
 
+# --- as a client of a server elsewhere (`mcp_stdio`) ---
+AGENTMEMORY_URL = environment.url("AGENTMEMORY_URL", "http://127.0.0.1:8000")
+AGENTMEMORY_TOKEN = environment.string("AGENTMEMORY_TOKEN")
+
 # --- execution and the task cluster ---
 AGENTMEMORY_EXECUTION_LEASE: float = environment.seconds("AGENTMEMORY_EXECUTION_LEASE", 30.0)
 AGENTMEMORY_RECOVERY_SCAN: float = environment.seconds("AGENTMEMORY_RECOVERY_SCAN", 10.0)

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx2
 import pytest
-import uvicorn
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from agentmemory import mcp
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemoryEvent
 from agentmemory.services import spaces, tokens
 from tests.factories import AgentFactory, MemoryFactory
+from tests.support import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,16 +24,8 @@ Use = Callable[[Client], Awaitable[Any]]
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """A server of its own: the tools' application can be started once."""
-    app = mcp.TokenGate(mcp.application(path="/mcp", hosts=["127.0.0.1"]))
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
-        server.should_exit = True
-        thread.join(10)
+    with serving.tools() as address:
+        yield address
 
 
 @pytest.fixture
