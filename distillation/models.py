@@ -57,6 +57,8 @@ class Cursor(Lease):
     objects = querysets.CursorQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "session's distillation"
+        verbose_name_plural = "waiting"
         ordering = ["due_since", "id"]
         constraints = [
             # Makes the epoch part of a key, which is what lets renewals pass a fence (see `leases`).
@@ -134,7 +136,8 @@ class DistillationPass(models.Model):
     objects = querysets.PassQuerySet.as_manager()
 
     class Meta:
-        verbose_name_plural = "distillation passes"
+        verbose_name = "pass"
+        verbose_name_plural = "passes"
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(
@@ -184,6 +187,8 @@ class Quarantine(models.Model):
     decided_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "quarantined message"
+        verbose_name_plural = "quarantine"
         ordering = ["-id"]
         constraints = [
             models.UniqueConstraint(fields=["cursor", "seq"], name="quarantine_message_once"),

@@ -10,7 +10,8 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import connection
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.utils.text import capfirst
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as UnfoldAdmin
@@ -90,6 +91,11 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return ConsoleList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        # The list's own name, where the framework would say "Select … to change".
+        title = {"title": capfirst(str(self.opts.verbose_name_plural))}
+        return super().changelist_view(request, {**title, **(extra_context or {})})
 
     def has_delete_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
         return False

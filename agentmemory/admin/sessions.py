@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import conversation, figures, labels, links, permissions
-from agentmemory.models import Session
+from agentmemory.models import Message, Session
 from agentmemory.services import inspection
 
 PIECE = 100
@@ -35,6 +35,8 @@ class Panel:
 
 # Apps further left add to these when their admin is loaded: they know this app, and it knows none of them.
 panels: list[Callable[[HttpRequest, Session], Panel | None]] = []
+# What can be done to one message: a `label` and a `url` each.
+message_acts: list[Callable[[HttpRequest, Message], Sequence[Mapping[str, str]]]] = []
 
 
 class StatusFilter(filters.ChoiceFilter):
@@ -113,11 +115,12 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
         said = [panel for panel in (make(request, session) for make in panels) if panel is not None]
         lines = {seq: line for panel in said for seq, line in panel.lines.items()}
         margin = inspection.memories_from(session, first=first, last=last) if readable else {}
+        acts = {message.seq: [act for make in message_acts for act in make(request, message)] for message in messages}
         page = links.session(session.pk)
         return {
             "readable": readable,
             "panels": [panel.html for panel in said],
-            "turns": conversation.turns(messages, memories=margin, lines=lines, readable=readable),
+            "turns": conversation.turns(messages, memories=margin, lines=lines, acts=acts, readable=readable),
             "first": messages[0].seq if messages else 0,
             "last": last if messages else 0,
             "earlier": f"{page}?from={max(1, first - PIECE)}" if first > 1 else "",

@@ -37,6 +37,7 @@ class Entry:
     gone: str = ""
     memories: Sequence[Memory] = ()
     line: str = ""
+    acts: Sequence[Mapping[str, str]] = ()
 
     @property
     def who(self) -> str:
@@ -64,9 +65,10 @@ def turns(
     *,
     memories: Mapping[int, Sequence[Memory]],
     lines: Mapping[int, str],
+    acts: Mapping[int, Sequence[Mapping[str, str]]],
     readable: bool = True,
 ) -> list[Turn]:
-    """Messages as turns. `memories` go into the margin, `lines` below the message of their number."""
+    """Messages as turns. `memories` go into the margin, `lines` below the message of their number, `acts` beside it."""
     found: list[Turn] = []
     for message in messages:
         if not found or found[-1].ended:
@@ -78,6 +80,7 @@ def turns(
                 gone=_gone(message),
                 memories=memories.get(message.seq, ()),
                 line=lines.get(message.seq, ""),
+                acts=acts.get(message.seq, ()),
             )
         )
         found[-1].ended = message.ends_turn

@@ -49,6 +49,8 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "created": ("green", ""),
     "updated": ("violet", ""),
     "known": ("grey", ""),
+    "stays": ("green", ""),
+    "returns": ("blue", ""),
     "refused": ("amber", ""),
 }
 

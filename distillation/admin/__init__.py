@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from distillation.admin import agents, cursors, passes, providers, quarantines
+from distillation.admin import agents, cursors, messages, passes, providers, quarantines
 
-__all__ = ["agents", "cursors", "passes", "providers", "quarantines"]
+__all__ = ["agents", "cursors", "messages", "passes", "providers", "quarantines"]

@@ -42,6 +42,7 @@ class Heartbeat(models.Model):
     last_restart_reason = models.CharField(max_length=500, blank=True, default="")
 
     class Meta:
+        verbose_name_plural = "task cluster"
         ordering = ["-beat_at"]
         indexes = [models.Index(fields=["-beat_at"], name="heartbeat_newest")]
 

@@ -174,3 +174,21 @@ def test_the_task_cluster_page_shows_who_is_alive_and_what_runs(operator: Client
 @pytest.mark.parametrize("name", ["auth_user_changelist", "auth_group_changelist", "auth_user_add"])
 def test_accounts_have_their_pages(operator: Client, name: str) -> None:
     assert operator.get(reverse(f"admin:{name}")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("distillation_cursor", "Waiting"),
+        ("distillation_distillationpass", "Passes"),
+        ("distillation_quarantine", "Quarantine"),
+        ("sessions_exec_heartbeat", "Task cluster"),
+        ("agentmemory_activity", "Activity"),
+        ("agentmemory_provider", "Providers"),
+    ],
+)
+def test_a_list_is_headed_by_its_word_in_the_sidebar(operator: Client, name: str, word: str) -> None:
+    text = operator.get(reverse(f"admin:{name}_changelist")).content.decode()
+
+    assert f"{word} | Agent Memory" in " ".join(text.split())
+    assert "to change" not in text
