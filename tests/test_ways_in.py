@@ -35,8 +35,8 @@ FROM_WHAT_IS_SEEN = {
     ("agentmemory/services/memories.py", "_named", "Memory"): "none at all",
     ("agentmemory/services/history.py", "versions", "MemoryEvent"): "the memory was found by visible_to",
     ("agentmemory/services/sources.py", "of", "Message"): "neighbours of sources that _standing let through",
-    ("agentmemory/services/sources.py", "_standing", "MemoryEvent"): "the memory was found by visible_to",
-    ("agentmemory/services/sources.py", "_standing", "MemorySource"): "the memory was found by visible_to",
+    ("agentmemory/services/sources.py", "standing", "MemoryEvent"): "the memory was found by visible_to",
+    ("agentmemory/services/sources.py", "standing", "MemorySource"): "the memory was found by visible_to",
     ("agentmemory/services/sessions.py", "messages", "Message"): "the session was found by visible_to",
     ("distillation/services/standings.py", "listing", "Quarantine"): "counted for the cursors of visible_to",
 }

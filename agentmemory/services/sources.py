@@ -53,11 +53,18 @@ def of(memory: Memory, *, caller: Caller) -> Sequence[Source]:
     ]
 
 
-def _standing(memory: Memory, caller: Caller) -> QuerySet[MemorySource]:
-    """A version that changed something else, such as a pin, rests on what the content rests on."""
+def standing(memory: Memory) -> QuerySet[MemorySource]:
+    """The sources of the present content that were not taken back.
+
+    A version that changed something else, such as a pin, rests on what the content rests on.
+    """
     earlier = MemoryEvent.objects.filter(pgh_obj_id=memory.pk).exclude(content=memory.content)
     since = earlier.aggregate(version=Max("version"))["version"] or 0
-    rows = MemorySource.objects.filter(memory=memory, version__gt=since, gone_at__isnull=True)
+    return MemorySource.objects.filter(memory=memory, version__gt=since, gone_at__isnull=True)
+
+
+def _standing(memory: Memory, caller: Caller) -> QuerySet[MemorySource]:
+    rows = standing(memory)
     if caller.agent is None:
         return rows
     seen = Q(session__in=Session.objects.visible_to(caller))

@@ -22,6 +22,7 @@ from agentmemory.authorship import Author
 from agentmemory.models import Memory, MemoryEvent, MemorySource, Session
 from agentmemory.querysets.memories import MemoryQuerySet
 from agentmemory.services import memories
+from distillation.services import contexts
 
 AUTHOR = Author(kind="system", name="reconciliation")
 _CONTENT = ("content", "tags", "context")
@@ -51,17 +52,28 @@ def _plan(session: Session, uids: Sequence[str], touched: Sequence[Memory]) -> l
 @receiver(signals.messages_gone)
 def reconcile(sender: object, *, session: Session, uids: Sequence[str], reason: str, **_: Any) -> None:
     """Take the messages from under the memories that rest on them, in the transaction that takes them back."""
-    changes = _plan(session, uids, list(_touched(session, uids).select_for_update(of=("self",), no_key=True)))
+    resting = set(_touched(session, uids).values_list("pk", flat=True))
+    around = contexts.beside(session, uids)
+    locked = list(_automatic(resting | around).select_for_update(of=("self",), no_key=True))
+    changes = _plan(session, uids, [memory for memory in locked if memory.pk in resting])
     MemorySource.objects.filter(pk__in=_ids(session, uids)).update(gone_at=timezone.now())
     with authorship.acting(AUTHOR, reason=reason):
         for change in changes:
             _carry_out(change, reason)
+        for memory in locked:
+            if memory.withdrawn_at is None:
+                contexts.forget(memory, session=session, uids=uids)
 
 
 def _touched(session: Session, uids: Sequence[str]) -> MemoryQuerySet:
     """Distilled memories that rest on these messages, but for those that a person has edited."""
     resting = MemorySource.objects.filter(pk__in=_ids(session, uids)).values("memory")
-    rows = Memory.objects.kept().filter(pk__in=resting, origin=Memory.Origin.DISTILLED, edited_by="")
+    return _automatic(resting)
+
+
+def _automatic(ids: Any) -> MemoryQuerySet:
+    """Those of these memories that something automatic may change."""
+    rows = Memory.objects.kept().filter(pk__in=ids, origin=Memory.Origin.DISTILLED, edited_by="")
     # In the order in which a pass writes its keys: two that lock several memories of one agent wait, never for ever.
     return rows.order_by(Collate("key", "C"), "pk")
 

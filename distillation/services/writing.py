@@ -8,15 +8,13 @@ from typing import Any
 from django.conf import settings
 
 from agentmemory.errors import AgentMemoryError
-from agentmemory.models import Memory, Message
-from agentmemory.models.memories import CONTEXT_LENGTH
+from agentmemory.models import Agent, Memory, Message
 from agentmemory.services import distilled, redaction
 from distillation import answers, judging, likeness, windows
 from distillation.errors import NothingWritten
 from distillation.models import Cursor, DistillationPass
-from distillation.services import reading
+from distillation.services import contexts, reading
 
-NEIGHBOURS = 1
 ALIKE_CANDIDATES = 5
 TAKEN_BACK = "what it rests on was taken back meanwhile"
 
@@ -36,6 +34,7 @@ def write(*, cursor: Cursor, row: DistillationPass, window: windows.Window) -> W
     then says why.
     """
     judged = judge(answers.parse(row.answer), window=window)
+    _one_at_a_time(cursor.agent_id)
     outcome = Written(refused=[_refusal(each.key, each.reason) for each in judged.refused])
     standing = Message.objects.speech().filter(session=cursor.session, seq__in=window.seqs)
     messages = {message.seq: message for message in standing}
@@ -46,6 +45,14 @@ def write(*, cursor: Cursor, row: DistillationPass, window: windows.Window) -> W
         row.refused = outcome.refused
         raise NothingWritten("every candidate was refused: " + "; ".join(each["reason"] for each in outcome.refused))
     return outcome
+
+
+def _one_at_a_time(agent_id: int) -> None:
+    """Let two passes of one agent write one after the other, until the transaction ends.
+
+    What one of them writes may be what the other has found, too, under another key: each has to see it (D9).
+    """
+    Agent.objects.select_for_update(no_key=True).filter(pk=agent_id).first()
 
 
 def judge(candidates: list[answers.RawCandidate], *, window: windows.Window) -> judging.Judged:
@@ -83,7 +90,7 @@ def _write_one(
             key=candidate.key,
             content=candidate.content,
             tags=candidate.tags,
-            context=_context(window, candidate),
+            context=contexts.of_window(window, candidate.sources),
             sources=sources,
         )
         result = distilled.write(session=cursor.session, finding=finding, pass_id=row.pk)
@@ -103,14 +110,6 @@ def _repeated(cursor: Cursor, candidate: judging.Candidate) -> Memory | None:
 
 def _verified(candidate: judging.Candidate, window: windows.Window, seq: int) -> bool:
     return bool(candidate.quote) and judging.occurs(candidate.quote, window=window, sources=(seq,))
-
-
-def _context(window: windows.Window, candidate: judging.Candidate) -> str:
-    """The words of the source messages and their neighbours: what helps to find the memory (M7)."""
-    places = {at for at, shown in enumerate(window.shown) if shown.seq in candidate.sources}
-    near = sorted({at + step for at in places for step in range(-NEIGHBOURS, NEIGHBOURS + 1)})
-    texts = [window.shown[at].text for at in near if 0 <= at < len(window.shown)]
-    return "\n".join(texts)[:CONTEXT_LENGTH].strip()
 
 
 def _entry(memory: Memory, action: distilled.Action, candidate: judging.Candidate) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.models import Agent, Memory, Session
 from agentmemory.search import ranking
-from agentmemory.services import curation, memories, transcripts
+from agentmemory.services import curation, memories, sources, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.services import distilling, reconciliation
 from sessions_exec import faults
@@ -51,6 +51,49 @@ def test_d23_a_memory_with_another_source_keeps_it(server: ModelServer, tell: Te
     transcripts.retract(session=session, uids=["u1"])
     assert found(agent, "8080") == ["The port is 8080."]
     assert Memory.objects.get().sources.filter(gone_at__isnull=False).count() == 1
+
+
+@pytest.mark.parametrize("taken_back", ["retract", "remove", "supersede", "rewind"])
+def test_d23_the_words_of_what_is_taken_back_no_longer_find_what_stood_beside_them(
+    server: ModelServer, tell: Tell, agent: Agent, taken_back: str
+) -> None:
+    session = tell("Hello.", "The port is 8080.", "My number is Zanzibar.")
+    remembered(server, session, ("port", "The port is 8080.", [2]))
+    memory = Memory.objects.get()
+    assert "Hello" in memory.context
+    assert "Zanzibar" in memory.context
+    caller = Caller(space=agent.space, agent=agent)
+    assert ranking.search(caller=caller, q="Zanzibar").items
+    if taken_back == "retract":
+        transcripts.retract(session=session, uids=["u3"])
+    elif taken_back == "remove":
+        transcripts.remove(session=session, uids=["u3"], reason="a secret")
+    elif taken_back == "supersede":
+        tell(NewMessage(uid="n", type="user", content="Never mind.", supersedes=["u3"]))
+    else:
+        transcripts.rewind(session=session, after_uid="u2")
+    memory.refresh_from_db()
+    assert memory.context == "Hello.\nThe port is 8080."
+    assert (memory.content, memory.version, memory.withdrawn_at) == ("The port is 8080.", 2, None)
+    assert not ranking.search(caller=caller, q="Zanzibar").items
+    assert ranking.search(caller=caller, q="Hello").items
+    assert sources.standing(memory).count() == 1
+
+
+def test_d23_the_words_of_a_source_go_with_it_where_another_one_stands(
+    server: ModelServer, tell: Tell, agent: Agent
+) -> None:
+    session = tell("It listens on 8080, says Zanzibar.", "Yes, the port is 8080.")
+    remembered(server, session, ("port", "The port is 8080.", [1, 2]))
+    transcripts.retract(session=session, uids=["u1"])
+    assert Memory.objects.get().context == "Yes, the port is 8080."
+
+
+def test_d23_what_stands_apart_from_what_is_taken_back_is_left_as_it_is(server: ModelServer, tell: Tell) -> None:
+    session = tell("The port is 8080.", "Right.", "So.", "Bye.")
+    remembered(server, session, ("port", "The port is 8080.", [1]))
+    transcripts.retract(session=session, uids=["u3", "u4"])
+    assert Memory.objects.get().version == 1
 
 
 def test_d23_an_earlier_version_returns_where_the_current_one_lost_its_source(
