@@ -1,0 +1,3 @@
+"""Small programs that other people's agents run. Each is one file without dependencies, to be copied anywhere."""
+
+from __future__ import annotations
