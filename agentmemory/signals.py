@@ -36,3 +36,19 @@ turn_ended = Signal()
 
 Not sent for messages that end their turn by what they are: `messages_appended` tells those.
 """
+
+sources_left = Signal()
+"""Memories rest on less than before: a merge was undone. Sent with `memory_ids` (locked) and `reason`."""
+
+purging = Signal()
+"""Something is erased for good, in a transaction marked as a purge, before its rows are deleted.
+
+Sent with `memory_ids`, `messages` (the numbers of messages by the key of their session) and `counts`, a counter of rows
+by table: each app erases what it keeps of them, and counts it there.
+"""
+
+agent_leaving = Signal()
+"""An agent is about to be deleted. Sent with `agent`, `heir` (the agent that gets what it had, or None) and `counts`.
+
+With an heir, each app gives over what hangs on the agent; without one, what is left of it is erased.
+"""

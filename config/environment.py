@@ -93,9 +93,15 @@ def optional_integer(name: str, *, minimum: int = 0) -> int | None:
 
 def seconds(name: str, default: float) -> float:
     """A length of time in seconds, more than zero; fractions are allowed."""
+    value = optional_seconds(name)
+    return default if value is None else value
+
+
+def optional_seconds(name: str) -> float | None:
+    """A length of time in seconds, or `None` where the variable is unset."""
     value = string(name)
     if not value:
-        return default
+        return None
     try:
         number = float(value)
     except ValueError:

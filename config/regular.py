@@ -18,6 +18,7 @@ def schedules() -> list[regular.Schedule]:
     """Regular work as tasks: visible to operators in the queue, made and repaired by code."""
     found = [
         regular.Schedule(name="upkeep", function="agentmemory.services.upkeep.run", every=DAY),
+        regular.Schedule(name="consolidation", function="agentmemory.services.consolidation.daily", every=DAY),
         regular.Schedule(name="answers", function="distillation.services.retention.forget_answers", every=DAY),
         regular.Schedule(name="queue", function="sessions_exec.queue.purge", every=DAY / 24),
     ]

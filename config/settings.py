@@ -53,6 +53,10 @@ AGENTMEMORY_KEEP_ANSWERS: float = environment.seconds("AGENTMEMORY_KEEP_ANSWERS"
 AGENTMEMORY_URL = environment.url("AGENTMEMORY_URL", "http://127.0.0.1:8000")
 AGENTMEMORY_TOKEN = environment.string("AGENTMEMORY_TOKEN")
 
+# --- keeping ---
+# Seconds without use after which a distilled memory is withdrawn by consolidation; none: never (M9).
+AGENTMEMORY_FORGET_AFTER = environment.optional_seconds("AGENTMEMORY_FORGET_AFTER")
+
 # --- execution and the task cluster ---
 AGENTMEMORY_EXECUTION_LEASE: float = environment.seconds("AGENTMEMORY_EXECUTION_LEASE", 30.0)
 AGENTMEMORY_RECOVERY_SCAN: float = environment.seconds("AGENTMEMORY_RECOVERY_SCAN", 10.0)

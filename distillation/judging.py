@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from distillation import answers, likeness, windows
+from agentmemory import likeness
+from distillation import answers, windows
 
 
 @dataclass(frozen=True, kw_only=True)

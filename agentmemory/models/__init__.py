@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from agentmemory.models.activity import Activity
+from agentmemory.models.certificates import Certificate
+from agentmemory.models.consolidations import Consolidation, ConsolidationLook
 from agentmemory.models.memories import Memory, MemoryAccess, MemoryEvent, MemorySource, MemoryUsage
 from agentmemory.models.spaces import Agent, Provider, Space, Token
 from agentmemory.models.transcripts import Message, MessageEdge, Session
@@ -10,6 +12,9 @@ from agentmemory.models.transcripts import Message, MessageEdge, Session
 __all__ = [
     "Activity",
     "Agent",
+    "Certificate",
+    "Consolidation",
+    "ConsolidationLook",
     "Memory",
     "MemoryAccess",
     "MemoryEvent",

@@ -10,7 +10,7 @@ from agentmemory.models.spaces import Space
 
 
 class Activity(models.Model):
-    """One act: who did what, on what, and why. Never changed, and deleted by a purge alone."""
+    """One act: who did what, on what, and why. It is never changed: a purge alone takes names and reasons out of it."""
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField(db_default=Now())
@@ -28,7 +28,13 @@ class Activity(models.Model):
         ordering = ["-id"]
         indexes = [models.Index(fields=["target_type", "target_id"], name="activity_target")]
         triggers = [
-            pgtrigger.Protect(name="activity_refuses_update", operation=pgtrigger.Update),
+            pgtrigger.Trigger(
+                name="activity_refuses_update",
+                operation=pgtrigger.Update,
+                when=pgtrigger.Before,
+                func="IF current_setting('agentmemory.purge', true) = 'on' THEN RETURN NEW; END IF; "
+                "RAISE EXCEPTION 'activity is never changed';",
+            ),
             pgtrigger.Trigger(
                 name="activity_refuses_delete",
                 operation=pgtrigger.Delete,

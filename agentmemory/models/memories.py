@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from functools import reduce
+from operator import or_
 
 import pghistory
 import pgtrigger
@@ -35,6 +37,51 @@ IF TG_OP = 'UPDATE' AND to_jsonb(NEW) - 'search' = to_jsonb(OLD) - 'search' THEN
 RAISE EXCEPTION 'a curated memory is changed by a person or an agent alone'
     USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'memory_curated_guard';
 """
+
+# M9, held by the database: merges stay among the distilled memories of one owner and never run in a circle; what is
+# left out for a curated memory has that one in view.
+_LINK_GUARD = """
+IF NEW.merged_into_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.merged_into_id IS DISTINCT FROM OLD.merged_into_id) THEN
+    IF NOT EXISTS (
+        SELECT FROM agentmemory_memory AS survivor WHERE survivor.id = NEW.merged_into_id AND survivor.id <> NEW.id
+            AND survivor.origin = NEW.origin AND survivor.owner_id IS NOT DISTINCT FROM NEW.owner_id
+    ) OR EXISTS (
+        WITH RECURSIVE further AS (
+            SELECT id, merged_into_id FROM agentmemory_memory WHERE id = NEW.merged_into_id
+            UNION
+            SELECT m.id, m.merged_into_id FROM agentmemory_memory AS m JOIN further ON m.id = further.merged_into_id
+        ) SELECT FROM further WHERE id = NEW.id
+    ) THEN
+        RAISE EXCEPTION 'a memory is merged into another one of its owner and origin alone'
+            USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'memory_merge_within_owner';
+    END IF;
+END IF;
+IF TG_OP = 'UPDATE' AND (NEW.content, NEW.owner_id) IS DISTINCT FROM (OLD.content, OLD.owner_id)
+    AND NEW.repeats_id IS NOT DISTINCT FROM OLD.repeats_id THEN
+    NEW.repeats_id := NULL;
+END IF;
+IF NEW.repeats_id IS NOT NULL AND (TG_OP = 'INSERT' OR NEW.repeats_id IS DISTINCT FROM OLD.repeats_id)
+    AND NOT EXISTS (
+        SELECT FROM agentmemory_memory AS curated WHERE curated.id = NEW.repeats_id AND curated.origin = 'curated'
+            AND (curated.owner_id IS NULL OR curated.owner_id = NEW.owner_id)
+    ) THEN
+    RAISE EXCEPTION 'a memory repeats a curated one of its owner, or a shared one'
+        USING ERRCODE = 'integrity_constraint_violation', CONSTRAINT = 'memory_repeats_in_view';
+END IF;
+RETURN NEW;
+"""
+# What a curated memory no longer says, or no longer says for everybody who saw it, is found again where it is repeated.
+_UNLINK = """
+UPDATE agentmemory_memory SET repeats_id = NULL, version = version + 1, updated_at = now() WHERE repeats_id = NEW.id;
+RETURN NULL;
+"""
+_SAYS_OTHERWISE = ("content", "owner", "expires_at", "deleted_at", "withdrawn_at")
+
+
+def _changed(*fields: str) -> pgtrigger.Q:
+    """That one of these columns is another after an update."""
+    changes = [pgtrigger.Q(**{f"old__{field}__df": pgtrigger.F(f"new__{field}")}) for field in fields]
+    return reduce(or_, changes)
 
 
 class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event model is made by pghistory
@@ -78,6 +125,26 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
         editable=False,
         help_text="The person who set the content of a distilled memory by hand: no pass changes it from then on.",
     )
+    merged_into = models.ForeignKey(
+        "self",
+        on_delete=models.RESTRICT,
+        null=True,
+        editable=False,
+        related_name="merged",
+        db_constraint=False,
+        db_index=False,
+        help_text="The memory that says the same and stands for this one (M9).",
+    )
+    repeats = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        editable=False,
+        related_name="repeated_by",
+        db_constraint=False,
+        db_index=False,
+        help_text="The curated memory that says the same: this one is left out of search and context (M9).",
+    )
     search = SearchVectorField(null=True, editable=False)
 
     objects = querysets.MemoryQuerySet.as_manager()
@@ -104,6 +171,10 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
             models.CheckConstraint(condition=Q(tags__len__lte=TAG_COUNT), name="memory_tag_count"),
             models.CheckConstraint(condition=Q(importance__gte=0) & Q(importance__lte=1), name="memory_importance"),
             models.CheckConstraint(condition=Q(version__gte=1), name="memory_version_from_one"),
+            models.CheckConstraint(
+                condition=Q(merged_into__isnull=True, repeats__isnull=True) | Q(origin="distilled"),
+                name="memory_linked_is_distilled",
+            ),
         ]
         indexes = [
             GinIndex(fields=["search"], name="memory_search"),
@@ -115,6 +186,8 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
             GinIndex(fields=["tags"], name="memory_tags"),
             # The operators' list, over all spaces.
             models.Index(fields=["-updated_at", "-id"], name="memory_newest_of_all"),
+            models.Index(fields=["merged_into"], condition=Q(merged_into__isnull=False), name="memory_merged"),
+            models.Index(fields=["repeats"], condition=Q(repeats__isnull=False), name="memory_repeats"),
         ]
 
         triggers = [
@@ -124,6 +197,19 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
                 when=pgtrigger.Before,
                 condition=pgtrigger.Q(old__origin="curated"),
                 func=_CURATED_GUARD,
+            ),
+            pgtrigger.Trigger(
+                name="link_guard",
+                operation=pgtrigger.Insert | pgtrigger.Update,
+                when=pgtrigger.Before,
+                func=_LINK_GUARD,
+            ),
+            pgtrigger.Trigger(
+                name="unlink_repeats",
+                operation=pgtrigger.Update,
+                when=pgtrigger.After,
+                condition=pgtrigger.Q(old__origin="curated") & _changed(*_SAYS_OTHERWISE),
+                func=_UNLINK,
             ),
         ]
 
@@ -193,6 +279,9 @@ class MemorySource(models.Model):
     verified = models.BooleanField(default=False, help_text="Whether the quote occurs in its message.")
     pass_id = models.BigIntegerField(null=True, help_text="The distillation pass that cited it.")
     version = models.PositiveIntegerField(default=1, help_text="The memory's version that it supports.")
+    came_with = models.UUIDField(
+        null=True, editable=False, help_text="The memory that brought it when it was merged into this one (M9)."
+    )
     gone_at = models.DateTimeField(null=True, blank=True, help_text="When its message was taken back.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

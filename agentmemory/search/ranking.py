@@ -51,9 +51,9 @@ def search(
     Every filter narrows the view before anything is ranked. What is returned counts as used, unless the one who looks
     is no agent (`count_access`, M6).
     """
-    view = memories.listing(caller=caller, scope=scope, origin=origin, tag=tag, owner=owner)
+    view = memories.listing(caller=caller, scope=scope, origin=origin, tag=tag, owner=owner).searchable()
     hits, asked = _by_text(view, q, limit)
-    rows = view.defer("search").in_bulk([hit.memory_id for hit in hits])
+    rows = view.in_bulk([hit.memory_id for hit in hits])
     items = [
         Found(rows[hit.memory_id], hit.score, ("text",), _explanation(hit, asked) if explain else None)
         for hit in hits

@@ -68,7 +68,8 @@ def _core(caller: Caller) -> Iterator[Shown]:
     """Pinned first, then by use that fades with time; what was never used, by importance and age."""
     seconds = Extract(Now() - Coalesce(F("last_accessed_at"), Now()), "epoch")
     use = F("access_count") * Power(0.5, seconds / (HALF_LIFE_DAYS * 86_400), output_field=FloatField())
-    ranked = memories.listing(caller=caller).order_by("-pinned", use.desc(), "-importance", "-updated_at", "-id")
+    found = memories.listing(caller=caller).searchable()
+    ranked = found.order_by("-pinned", use.desc(), "-importance", "-updated_at", "-id")
     left = CORE_CHARS
     for memory in ranked.defer("search", "context")[:CORE_COUNT]:
         excerpt = shortened(memory.content, left)

@@ -62,6 +62,7 @@ def restore_version(*, memory_id: UUID, version: int, author: Author, reason: st
 @transaction.atomic
 def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Write a distilled memory as a curated one of the same key and owner, new or over it. The distilled one stays."""
+    _lock_its_curated(memory_id)
     with _act("promote", memory_id=memory_id, author=author, reason=reason) as distilled:
         if distilled.origin != Memory.Origin.DISTILLED:
             raise Invalid("Only a distilled memory can be promoted.", field="origin")
@@ -109,6 +110,14 @@ def reinstate(*, memory_id: UUID, author: Author, reason: str) -> Memory:
         return _save(memory, {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
 
 
+def _lock_its_curated(memory_id: UUID) -> None:
+    """Lock the curated memory of this key before the distilled one: a write to it unlinks what repeats it (M9)."""
+    row = Memory.objects.filter(pk=memory_id).values("space", "owner", "key").first()
+    if row is not None:
+        place = Memory.objects.kept().filter(**row, origin=Memory.Origin.CURATED)
+        list(place.select_for_update(of=("self",), no_key=True).values_list("pk", flat=True))
+
+
 def _expiry(value: datetime | None) -> datetime | None:
     if value is not None and timezone.is_naive(value):
         raise Invalid("The expiry needs a time zone.", field="expires_at")
@@ -139,6 +148,8 @@ def _locked(memory_id: UUID, *, deleted: bool = False) -> Memory:
     row = rows.select_for_update(of=("self",), no_key=True).first()
     if row is None:
         raise NotFound("There is no such memory.")
+    if row.merged_into_id is not None:
+        raise Invalid("This memory was merged into another: undo that first.")
     return row
 
 

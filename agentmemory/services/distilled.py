@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from django.db import transaction
 
@@ -86,19 +87,40 @@ def add_sources(*, memory: Memory, session: Session, sources: Sequence[Source], 
         ],
         update_conflicts=True,
         unique_fields=["memory", "version", "session_name", "uid"],
-        update_fields=["session", "message", "seq", "quote", "verified", "pass_id", "gone_at"],
+        update_fields=["session", "message", "seq", "quote", "verified", "pass_id", "gone_at", "came_with"],
     )
 
 
 def _upsert(agent: Agent, *, key: str, content: str, finding: Finding, pass_id: int) -> tuple[Memory, Action]:
     place = {"space_id": agent.space_id, "owner": agent, "origin": Memory.Origin.DISTILLED, "key": key}
     values = {"content": content, "tags": limits.tags(finding.tags), "context": finding.context[:CONTEXT_LENGTH]}
+    standing = _stands_for(place)
+    if standing is not None:
+        _refuse_over_a_person(standing)
+        return standing, _update(standing, values)
     # Another session of this agent may write the key at the same moment.
     memory, created = memories.locked_or_new(place=place, values=values, created_by=f"pass:{pass_id}")
     if created:
         return memory, Action.CREATED
     _refuse_over_a_person(memory)
     return memory, _update(memory, values)
+
+
+def _stands_for(place: dict[str, Any]) -> Memory | None:
+    """The memory, locked, that stands for the one of this place since a merge (M9); nothing where none does.
+
+    Where it was deleted or given to another, the one of this place stands by itself again, as soon as it is written.
+    """
+    merged = Memory.objects.kept().filter(**place, merged_into__isnull=False).values_list("pk", flat=True)
+    rows = Memory.objects.kept().select_for_update(of=("self",), no_key=True).filter(owner=place["owner"])
+    before: set[UUID] = set()
+    while (ends := Memory.objects.ends_of(merged)) != before:
+        row = rows.filter(pk__in=ends, merged_into__isnull=True).first()
+        if row is not None:
+            return row
+        # It may have been merged further while we waited for its lock.
+        before = ends
+    return None
 
 
 def _refuse_over_a_person(memory: Memory) -> None:

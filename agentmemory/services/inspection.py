@@ -10,7 +10,7 @@ from django.db.models import Count, Exists, OuterRef, Subquery
 from django.db.models.functions import TruncDate
 from django.utils import timezone
 
-from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource, Message, Session
+from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, Session
 
 VERSIONS_SHOWN = 50
 _ORIGINS = ("curated", "distilled")
@@ -77,6 +77,8 @@ _COMPARED = {
     "owner_id": "owner",
     "deleted_at": "deletion",
     "withdrawn_at": "withdrawal",
+    "merged_into_id": "merge",
+    "repeats_id": "link to a curated one",
 }
 
 
@@ -105,7 +107,7 @@ def the_other_one(memory: Memory) -> Memory | None:
     """The curated or distilled memory of the same key and owner."""
     return (
         Memory.objects.kept()
-        .filter(space=memory.space_id, owner=memory.owner_id, key=memory.key)
+        .filter(space=memory.space_id, owner=memory.owner_id, key=memory.key, merged_into__isnull=True)
         .exclude(origin=memory.origin)
         .first()
     )
@@ -118,7 +120,12 @@ def conversation(session: Session, *, first: int, count: int) -> list[Message]:
 
 def memories_from(session: Session, *, first: int, last: int) -> dict[int, list[Memory]]:
     """Which memories rest on the messages of a piece, by their number."""
-    sources = MemorySource.objects.filter(session=session, seq__range=(first, last), memory__deleted_at__isnull=True)
+    sources = MemorySource.objects.filter(
+        session=session,
+        seq__range=(first, last),
+        memory__deleted_at__isnull=True,
+        memory__merged_into__isnull=True,
+    )
     found: dict[int, list[Memory]] = {}
     for source in sources.select_related("memory").order_by("seq", "pk")[:500]:
         found.setdefault(source.seq, []).append(source.memory)
@@ -139,9 +146,13 @@ def written_per_day(days: int = 30) -> dict[tuple[date, str], int]:
 
 
 def disagreements(count: int = 5) -> list[Memory]:
-    """Distilled memories beside a curated one of the same key and owner that says something else, newest first."""
-    curated = Memory.objects.live().filter(**_TWIN, origin=Memory.Origin.CURATED)
-    newest = Memory.objects.live().filter(origin=Memory.Origin.DISTILLED).order_by("-updated_at")[:SEARCHED]
+    """Distilled memories beside a curated one of the same key and owner that says something else, newest first.
+
+    Those that are linked to it, or of which somebody said that both are right, are settled.
+    """
+    settled = Consolidation.objects.filter(kind="link", memory=OuterRef(OuterRef("pk")), other=OuterRef("pk"))
+    curated = Memory.objects.live().filter(~Exists(settled), **_TWIN, origin=Memory.Origin.CURATED)
+    newest = Memory.objects.searchable().filter(origin=Memory.Origin.DISTILLED).order_by("-updated_at")[:SEARCHED]
     return list(
         Memory.objects.filter(pk__in=newest.values("pk"))
         .filter(Exists(curated.exclude(content=OuterRef("content"))))
@@ -169,7 +180,7 @@ def unverified(count: int = 5) -> list[MemorySource]:
 
 def of_agent(agent: Agent) -> dict[str, int]:
     """How many memories of each origin an agent has, and how many sessions, each counted up to `SEARCHED`."""
-    kept = Memory.objects.kept().filter(space=agent.space_id, owner=agent)
+    kept = Memory.objects.kept().filter(space=agent.space_id, owner=agent, merged_into__isnull=True)
     found = {origin: kept.filter(origin=origin).order_by().values("pk")[:SEARCHED].count() for origin in _ORIGINS}
     return {**found, "sessions": Session.objects.filter(agent=agent).order_by().values("pk")[:SEARCHED].count()}
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from agentmemory import authorship
@@ -92,7 +93,7 @@ def put(
     Raises `Invalid`, `HoldsSecret` unless `keep_secrets` (D13), and `VersionMoved` when `expected` does not hold.
     """
     written = _put(caller=caller, draft=draft, expected=expected, keep_secrets=keep_secrets)
-    memory = Memory.objects.with_use().select_related("owner").get(pk=written.memory.pk)
+    memory = Memory.objects.with_use().with_merged().select_related("owner").get(pk=written.memory.pk)
     return Written(memory=memory, created=written.created)
 
 
@@ -112,8 +113,12 @@ def put_many(*, caller: Caller, drafts: Sequence[Draft], keep_secrets: bool = Fa
 def get(
     *, caller: Caller, key: str, scope: Scope | None = None, origin: str | None = None, owner: Agent | None = None
 ) -> Memory:
-    """The preferred memory of this key, as one access (M6), with `access_count` from before it. Raises `NotFound`."""
-    found = _named(caller, key=key, scope=scope, origin=origin, owner=owner).with_use().select_related("owner").first()
+    """The preferred memory of this key, as one access (M6), with `access_count` from before it. Raises `NotFound`.
+
+    A key that vanished in a merge answers with the memory that stands for it (M9).
+    """
+    named = _named(caller, key=key, scope=scope, origin=origin, owner=owner)
+    found = named.with_use().with_merged().select_related("owner").first()
     if found is None:
         raise NotFound("There is no such memory.")
     count_access([found.pk])
@@ -153,12 +158,13 @@ def listing(
     owner: Agent | None = None,
 ) -> MemoryQuerySet:
     """What the caller finds, newest update first. Looking through it counts no access."""
-    found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().with_use()
+    found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().with_use().with_merged()
     if origin is not None:
         found = found.filter(origin=origin)
     if tag is not None:
         found = found.filter(tags__contains=[tag])
-    return found.select_related("owner").order_by("-updated_at", "-id")
+    # The index of a row's words is larger than the row.
+    return found.select_related("owner").defer("search").order_by("-updated_at", "-id")
 
 
 def count_access(ids: Iterable[UUID]) -> None:
@@ -204,14 +210,17 @@ def _insert_unless_taken(values: Mapping[str, Any]) -> Memory | None:
 
 
 def is_live(memory: Memory) -> bool:
-    """Whether agents find it: neither deleted, withdrawn nor expired, as in the queryset."""
+    """Whether agents find it: neither deleted, withdrawn, expired nor merged into another, as in the queryset."""
     expired = memory.expires_at is not None and memory.expires_at <= timezone.now()
-    return memory.deleted_at is None and memory.withdrawn_at is None and not expired
+    gone = (memory.deleted_at, memory.withdrawn_at, memory.merged_into_id)
+    return gone == (None, None, None) and not expired
 
 
 def brought_back(memory: Memory) -> dict[str, Any]:
     """What lets a memory live again that is written over: else what is written would not be seen (M9)."""
     values: dict[str, Any] = {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""}
+    if memory.merged_into_id is not None:
+        values["merged_into"] = None
     if memory.expires_at is not None and memory.expires_at <= timezone.now():
         values["expires_at"] = None
     return values
@@ -249,10 +258,13 @@ def _put(*, caller: Caller, draft: Draft, expected: Expected = ANYTHING, keep_se
 def _named(caller: Caller, *, key: str, scope: Scope | None, origin: str | None, owner: Agent | None) -> MemoryQuerySet:
     if not limits.storable(key):
         return Memory.objects.none()
-    found = Memory.objects.visible_to(caller, scope=scope, owner=owner).live().filter(key=key.strip())
+    seen = Memory.objects.visible_to(caller, scope=scope, owner=owner)
     if origin is not None:
-        found = found.filter(origin=origin)
-    return found.preferred()
+        seen = seen.filter(origin=origin)
+    # From what the caller sees to what the caller sees: a merge shows nobody another's memory (M4).
+    vanished = seen.kept().filter(key=key.strip(), merged_into__isnull=False).values_list("pk", flat=True)
+    standing = Memory.objects.ends_of(vanished)
+    return seen.live().filter(Q(key=key.strip()) | Q(pk__in=standing)).preferred()
 
 
 def _checked(draft: Draft, *, keep_secrets: bool) -> dict[str, Any]:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from distillation import likeness, prompts, windows
+from agentmemory import likeness
+from distillation import prompts, windows
 from distillation.extractors import doubts, sentences, wording
 from distillation.extractors.base import Extraction, ExtractionTask
 

@@ -4,6 +4,9 @@ A memory's current content came with the newest version that has sources. Where 
 stays. Where none does, the newest earlier version with a source that stands returns; without one, the memory is
 withdrawn: kept in its history, out of search, context and lists, shown to operators with the reason. What replaces a
 message is a new one ahead of the position, so that it is distilled like any other.
+
+A memory that was merged into another keeps its own sources, and the other has copies of them: each is decided by its
+own, and a merge that is undone later finds both as they ought to be (M9).
 """
 
 from __future__ import annotations
@@ -63,6 +66,18 @@ def reconcile(sender: object, *, session: Session, uids: Sequence[str], reason: 
         for memory in locked:
             if memory.withdrawn_at is None:
                 contexts.forget(memory, session=session, uids=uids)
+
+
+@receiver(signals.sources_left)
+def support_was_lost(sender: object, *, memory_ids: Sequence[Any], reason: str, **_: Any) -> None:
+    """Decide again about memories that rest on less than before, though none of their messages was taken back."""
+    rows = Memory.objects.kept().filter(pk__in=memory_ids, origin=Memory.Origin.DISTILLED, edited_by="")
+    touched = list(rows.select_for_update(of=("self",), no_key=True).order_by(Collate("key", "C"), "pk"))
+    sources = _sources([memory.pk for memory in touched])
+    with authorship.acting(AUTHOR, reason=reason):
+        for memory in touched:
+            if sources[memory.pk]:
+                _carry_out(_decide(memory, sources[memory.pk], set()), reason)
 
 
 def _touched(session: Session, uids: Sequence[str]) -> MemoryQuerySet:

@@ -91,7 +91,10 @@ def _not_confirmed(cursor: Cursor, seqs: set[int], first_pass: int, *, touched: 
     """Memories that came from these messages in earlier passes, and from no other message, untouched since."""
     before = MemorySource.objects.filter(session=cursor.session, seq__in=seqs, pass_id__lt=first_pass)
     rows = Memory.objects.kept().filter(
-        pk__in=before.values("memory"), origin=Memory.Origin.DISTILLED, withdrawn_at__isnull=True
+        pk__in=before.values("memory"),
+        origin=Memory.Origin.DISTILLED,
+        withdrawn_at__isnull=True,
+        merged_into__isnull=True,
     )
     elsewhere = MemorySource.objects.filter(memory__in=rows, gone_at__isnull=True).exclude(
         session=cursor.session, seq__in=seqs

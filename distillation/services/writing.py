@@ -7,10 +7,11 @@ from typing import Any
 
 from django.conf import settings
 
+from agentmemory import likeness
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Agent, Memory, Message
 from agentmemory.services import distilled, redaction
-from distillation import answers, judging, likeness, windows
+from distillation import answers, judging, windows
 from distillation.errors import NothingWritten
 from distillation.models import Cursor, DistillationPass
 from distillation.services import contexts, reading

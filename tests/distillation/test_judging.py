@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from distillation import answers, judging, likeness, windows
+from agentmemory import likeness
+from distillation import answers, judging, windows
 from distillation.judging import Judged, Limits
 
 TEXTS = {3: "We deploy on Tuesdays,\n  never on   Fridays.", 5: "The port is 8081.", 8: "x" * 900 + " the end of it"}

@@ -12,7 +12,18 @@ from django.db.migrations.executor import MigrationExecutor
 
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
-from agentmemory.services import curation, distilled, memories, spaces, tokens, transcripts, upkeep
+from agentmemory.models import Certificate, Memory, Session
+from agentmemory.services import (
+    consolidation,
+    curation,
+    distilled,
+    memories,
+    merging,
+    spaces,
+    tokens,
+    transcripts,
+    upkeep,
+)
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec.services import executions, inbox
@@ -68,21 +79,23 @@ def fill() -> None:
     memories.get(caller=caller, key="k0")
     upkeep.add_up_accesses()
     memories.get(caller=caller, key="k1")
-    finding = distilled.Finding(
-        key="d",
-        content="Distilled.",
-        tags=[],
-        context="",
-        sources=[distilled.Source(message=session.messages.get(uid="m0"), quote="0", verified=True)],
-    )
-    with transaction.atomic():
-        found = distilled.write(session=session, finding=finding, pass_id=1).memory
+    found, again = (distil(session, key) for key in ("d", "e"))
+    merging.merge(memory_id=again.pk, into_id=found.pk, author=Author(kind="system", name="tests"), why="the same")
+    Certificate.objects.get_or_create(who="operator:olga", reason="asked for")
+    consolidation.run(plan=consolidation.plan())
     curation.promote(memory_id=found.pk, author=Author(kind="operator", name="olga"), reason="right")
     cursor = Cursor.objects.get(session=session)
     place = {"space": agent.space, "agent": agent, "cursor": cursor}
     DistillationPass.objects.create(**place, session=session, session_name="s1", epoch=1, start=0, end=6)
     Quarantine.objects.create(**place, uid="m1", seq=2)
     run_a_session(caller)
+
+
+def distil(session: Session, key: str) -> Memory:
+    source = distilled.Source(message=session.messages.get(uid="m0"), quote="0", verified=True)
+    finding = distilled.Finding(key=key, content="Distilled.", tags=[], context="", sources=[source])
+    with transaction.atomic():
+        return distilled.write(session=session, finding=finding, pass_id=1).memory
 
 
 def run_a_session(caller: Caller) -> None:

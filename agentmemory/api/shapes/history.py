@@ -21,7 +21,7 @@ class VersionOut(Out):
     version: int
     who: AuthorOut
     when: Timestamp
-    what: Literal["written", "changed", "deleted", "withdrawn", "purged"]
+    what: Literal["written", "changed", "deleted", "withdrawn", "merged", "purged"]
     reason: str
     key: str
     content: str
@@ -57,4 +57,6 @@ def _what(event: Any) -> Any:
         return "deleted"
     if event.pgh_label == "changed" and event.withdrawn_at is not None:
         return "withdrawn"
+    if event.pgh_label == "changed" and event.merged_into_id is not None:
+        return "merged"
     return event.pgh_label

@@ -105,7 +105,7 @@ class MemoryOut(Out):
     created_at: Timestamp
     updated_at: Timestamp
     expires_at: Timestamp | None
-    merged_from: list[MergedOut]
+    merged_from: list[MergedOut] = Field(description="What went into it: those keys answer with this memory.")
 
 
 class SourceOut(Out):
@@ -134,7 +134,7 @@ class DeletedOut(Out):
 
 
 def memory_fields(memory: Memory) -> dict[str, Any]:
-    """The members of a memory that was read with its use and its owner."""
+    """The members of a memory that was read with its use, its owner and what was merged into it."""
     used = cast(Any, memory)
     return {
         "id": memory.pk,
@@ -152,7 +152,7 @@ def memory_fields(memory: Memory) -> dict[str, Any]:
         "created_at": memory.created_at,
         "updated_at": memory.updated_at,
         "expires_at": memory.expires_at,
-        "merged_from": [],
+        "merged_from": used.merged_from,
     }
 
 
