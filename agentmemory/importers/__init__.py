@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentmemory.importers import base, claude_code, codex, message_list, opencode
+from agentmemory.importers import base, chatgpt, claude_code, claude_export, codex, message_list, opencode
 
 FORMATS: Mapping[str, base.Importer] = {
     importer.name: importer
-    for importer in (claude_code.ClaudeCode(), codex.Codex(), opencode.OpenCode(), message_list.MessageList())
+    for importer in (
+        claude_code.ClaudeCode(),
+        codex.Codex(),
+        opencode.OpenCode(),
+        chatgpt.ChatGPT(),
+        claude_export.ClaudeExport(),
+        message_list.MessageList(),
+    )
 }
 """Every format by its name, the most particular first."""
 

@@ -54,6 +54,38 @@ WHOLE: dict[str, list[Any]] = {
             ],
         }
     ],
+    "chatgpt": [
+        {
+            "title": "t", "create_time": 1.5, "update_time": 2.5, "conversation_id": "s", "current_node": "a",
+            "mapping": {
+                "r": {"message": None, "parent": None},
+                "u": {
+                    "parent": "r",
+                    "message": {
+                        "id": "u", "author": {"role": "user"}, "create_time": 1.5, "recipient": "all",
+                        "content": {"content_type": "text", "parts": ["x", {"content_type": "audio_transcription"}]},
+                        "metadata": {"attachments": [{"name": "n"}]},
+                    },
+                },
+                "a": {
+                    "parent": "u",
+                    "message": {
+                        "id": "a", "author": {"role": "assistant"}, "recipient": "python", "status": "in_progress",
+                        "content": {"content_type": "thoughts", "thoughts": [{"content": "y"}]},
+                    },
+                },
+            },
+        }
+    ],
+    "claude_export": [
+        {
+            "uuid": "s", "name": "t", "created_at": "2026-01-01T10:00:00Z", "current_leaf_message_uuid": "b",
+            "chat_messages": [
+                {"uuid": "a", "sender": "human", "text": "x", "content": [WORDS], "created_at": "2026-01-01T10:00:00Z"},
+                {"uuid": "b", "sender": "assistant", "text": "x", "parent_message_uuid": "a", "attachments": [{}]},
+            ],
+        }
+    ],
     "message_list": [
         {
             "session_id": "s",
