@@ -43,7 +43,7 @@ AGENTMEMORY_CANDIDATES_PER_PASS = environment.integer("AGENTMEMORY_CANDIDATES_PE
 AGENTMEMORY_CHARS_PER_CANDIDATE = environment.integer("AGENTMEMORY_CHARS_PER_CANDIDATE", 2000, minimum=1)
 AGENTMEMORY_PASSES_PER_RUN = environment.integer("AGENTMEMORY_PASSES_PER_RUN", 20, minimum=1)
 # Calls that one task keeps waiting at a time, each in a thread without a database connection.
-AGENTMEMORY_CALLS_AT_ONCE = environment.integer("AGENTMEMORY_CALLS_AT_ONCE", 32, minimum=1)
+AGENTMEMORY_CALLS_AT_ONCE = environment.integer("AGENTMEMORY_CALLS_AT_ONCE", 64, minimum=1)
 AGENTMEMORY_QUARANTINE_AFTER = environment.integer("AGENTMEMORY_QUARANTINE_AFTER", 3, minimum=1)
 AGENTMEMORY_IDLE_AFTER: float = environment.seconds("AGENTMEMORY_IDLE_AFTER", 1800.0)
 AGENTMEMORY_DAILY_TOKENS = environment.optional_integer("AGENTMEMORY_DAILY_TOKENS")

@@ -23,7 +23,7 @@ def perform(function: str, argument: int | str | None = None, regular: str = "")
     Raises `TaskStopped` in the midst of the function when the worker is asked to stop.
     """
     try:
-        with _stopped_by_sigterm():
+        with stopped_by_sigterm():
             call = import_string(function)
             outcome = call() if argument is None else call(argument)
     except Exception as error:
@@ -34,7 +34,8 @@ def perform(function: str, argument: int | str | None = None, regular: str = "")
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
+def stopped_by_sigterm() -> Iterator[None]:
+    """Raise `TaskStopped` in the midst of the block when this process is asked to stop (D20)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

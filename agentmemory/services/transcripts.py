@@ -243,16 +243,24 @@ def delete(*, session: Session, keep_memories: bool = False, guard: Guard | None
 
 
 @transaction.atomic
-def finish(*, session_id: int) -> None:
-    """End the turn that a quiet or complete session left open, at its last message (R6)."""
-    _finish(lock(session_id))
+def finish(*, session_id: int, now: datetime | None = None) -> None:
+    """End the turn that a quiet or complete session left open, at its last message (R6).
+
+    With `now`, only if the session is quiet still: what came since it was found to be so belongs to an open turn.
+    """
+    session = lock(session_id)
+    if now is None or session.quiet_since <= _quiet_before(now):
+        _finish(session)
 
 
 def quiet_sessions(*, now: datetime, limit: int = 500) -> list[int]:
     """Ids of sessions whose tail waits to be finished: nothing came for `AGENTMEMORY_IDLE_AFTER` seconds (R6)."""
-    before = now - timedelta(seconds=settings.AGENTMEMORY_IDLE_AFTER)
-    quiet = Session.objects.unfinished().filter(quiet_since__lte=before).order_by("quiet_since")
+    quiet = Session.objects.unfinished().filter(quiet_since__lte=_quiet_before(now)).order_by("quiet_since")
     return list(quiet.values_list("pk", flat=True)[:limit])
+
+
+def _quiet_before(now: datetime) -> datetime:
+    return now - timedelta(seconds=settings.AGENTMEMORY_IDLE_AFTER)
 
 
 def same_content(digest: str, content: object) -> bool:

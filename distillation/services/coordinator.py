@@ -6,7 +6,8 @@ nothing. A lost task costs time: its mark grows old, and the next tick makes ano
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,6 +16,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from agentmemory.errors import NotFound
 from agentmemory.models import Session
 from agentmemory.services import transcripts
 from distillation.errors import BackingOff
@@ -52,11 +54,19 @@ def dispatch_requested(*, now: datetime | None = None) -> Dispatched:
     return _dispatch(asked, now=now)
 
 
+def marked(limit: int, without: Collection[int]) -> list[int]:
+    """Ids of due cursors that a task was made for and that none has taken up: whichever task has room may."""
+    due = Cursor.objects.due(timezone.now()).filter(enqueued_at__isnull=False).exclude(pk__in=without)
+    return list(due.order_by("due_since", "pk").values_list("pk", flat=True)[:limit])
+
+
 def finish_quiet_sessions(*, now: datetime) -> int:
-    """End the turns that silent sessions left open, but not where somebody is at work (R6). Returns how many."""
+    """End the turns that silent sessions left open, but not where somebody is at work (R6). Returns how many were found."""
     quiet = executions.unheld(transcripts.quiet_sessions(now=now))
     for session_id in quiet:
-        transcripts.finish(session_id=session_id)
+        # Deleted since it was found, it needs no end.
+        with contextlib.suppress(NotFound):
+            transcripts.finish(session_id=session_id, now=now)
     return len(quiet)
 
 

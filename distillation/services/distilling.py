@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from django.conf import settings
-from django.db import connection
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from agentmemory.models import Agent, Session, Space
 from agentmemory.services import providers
-from distillation import answers
-from distillation.errors import NothingWritten
 from distillation.extractors.anthropic import AnthropicExtractor
 from distillation.extractors.base import Extraction, ExtractionTask, Extractor
 from distillation.extractors.offline import OfflineExtractor
 from distillation.models import Cursor, DistillationPass
 from distillation.querysets import CursorQuerySet
-from distillation.services import passes, reading, resolution
+from distillation.services import failures, passes, reading, resolution, seats
 from sessions_exec import faults
-from sessions_exec.errors import LeaseHeld, LeaseLost, TaskStopped
-from sessions_exec.llm.messages import ModelCallFailed
+from sessions_exec.errors import LeaseHeld, LeaseLost
+
+logger = logging.getLogger(__name__)
 
 EXTRACTORS: dict[str, Extractor] = {"anthropic": AnthropicExtractor(), "offline": OfflineExtractor()}
 OUTPUT_TOKENS = 8_192
 # A pass needs a little more than its call: reading, storing, writing.
 MARGIN = 5.0
 OUT_OF_TIME = "out_of_time"
+STOPPED = "stopped"
 
 # The passes of this process that wait for their call, so that a stop can give their attempts back.
 _under_way: dict[int, passes.Begun] = {}
@@ -68,22 +68,32 @@ class Summary:
         self.written += len(result.row.written)
 
 
-def run_pass(*, cursor_id: int, worker: str = "", force: bool = False) -> Result:
-    """One attempt at one session, from the lease to the end. Every outcome is a result, but for what is a fault."""
-    try:
-        begun = passes.begin(cursor_id=cursor_id, worker=worker or _worker(), force=force)
-    except (LeaseHeld, LeaseLost) as error:
-        return Result(cursor_id=cursor_id, state="running", line=str(error))
-    if isinstance(begun, passes.Waiting):
-        return Result(cursor_id=cursor_id, state=begun.state, line=begun.line)
-    if isinstance(begun, passes.Passed):
-        return Result(cursor_id=cursor_id, state="passed", again=_still_due(cursor_id))
-    with _in_hand(begun):
+def run_pass(*, cursor_id: int, worker: str = "", force: bool = False, stop: threading.Event | None = None) -> Result:
+    """One attempt at one session, from the lease to the end. Every outcome is a result, but for what is a fault.
+
+    When the database fails, nothing can be put on record: that error is raised, and the lease runs out.
+    """
+    with seats.taken():
+        if stop is not None and stop.is_set():
+            return Result(cursor_id=cursor_id, state=STOPPED)
         try:
-            return _carry_out(begun)
-        except LeaseLost as error:
-            passes.lose(begun)
-            return Result(cursor_id=cursor_id, state="lost", line=str(error))
+            begun = passes.begin(cursor_id=cursor_id, worker=worker or _worker(), force=force)
+        except (LeaseHeld, LeaseLost) as error:
+            return Result(cursor_id=cursor_id, state="running", line=str(error))
+        if isinstance(begun, passes.Waiting):
+            return Result(cursor_id=cursor_id, state=begun.state, line=begun.line)
+        if isinstance(begun, passes.Passed):
+            return Result(cursor_id=cursor_id, state="passed", again=_still_due(cursor_id))
+        with _in_hand(begun):
+            try:
+                # Noted first: whoever has set it since finds this pass among those under way.
+                if stop is not None and stop.is_set():
+                    _give_back(begun)
+                    return Result(cursor_id=cursor_id, state=STOPPED)
+                return _carry_out(begun)
+            except LeaseLost as error:
+                passes.lose(begun)
+                return Result(cursor_id=cursor_id, state="lost", line=str(error))
 
 
 def run_cursor(
@@ -93,16 +103,18 @@ def run_cursor(
     force: bool = False,
     deadline: float | None = None,
     on_pass: OnPass | None = None,
+    stop: threading.Event | None = None,
 ) -> Result:
     """Passes over one session while its windows are full, within the run's limit (D21). The last one's result.
 
-    `deadline` is in seconds of the monotonic clock: no pass is begun that could not end before it (A3).
+    `deadline` is in seconds of the monotonic clock: no pass is begun that could not end before it (A3), nor one after
+    `stop` is set.
     """
     result = Result(cursor_id=cursor_id, state=passes.IDLE)
     for _ in range(settings.AGENTMEMORY_PASSES_PER_RUN):
-        if deadline is not None and time.monotonic() + settings.AGENTMEMORY_CALL_TIMEOUT + MARGIN > deadline:
+        if not time_is_left(deadline):
             return Result(cursor_id=cursor_id, state=OUT_OF_TIME)
-        result = run_pass(cursor_id=cursor_id, worker=worker, force=force)
+        result = run_pass(cursor_id=cursor_id, worker=worker, force=force, stop=stop)
         if on_pass is not None:
             on_pass(result)
         if not result.again:
@@ -110,37 +122,6 @@ def run_cursor(
     limit = f"{settings.AGENTMEMORY_PASSES_PER_RUN} passes were made in one run; the rest goes on at the next tick"
     Cursor.objects.filter(pk=cursor_id).update(waits_for=f"due: {limit}")
     return result
-
-
-def run_many(
-    *, cursor_ids: Sequence[int], deadline: float | None = None, on_pass: OnPass | None = None
-) -> list[Result]:
-    """Several sessions side by side, each in a thread that holds no connection during its call (A3)."""
-    if len(cursor_ids) == 1:
-        return [run_cursor(cursor_id=cursor_ids[0], deadline=deadline, on_pass=on_pass)]
-    at_once = min(len(cursor_ids), settings.AGENTMEMORY_CALLS_AT_ONCE) or 1
-    lock = threading.Lock()
-
-    def one(cursor_id: int) -> Result:
-        try:
-            return run_cursor(cursor_id=cursor_id, deadline=deadline, on_pass=told)
-        finally:
-            connection.close()
-
-    def told(result: Result) -> None:
-        if on_pass is not None:
-            with lock:
-                on_pass(result)
-
-    pool = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix="pass")
-    try:
-        return list(pool.map(one, cursor_ids))
-    except TaskStopped:
-        # Threads cannot be stopped in their calls; what they bring back finds the lease given away.
-        _give_back_all()
-        raise
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def run_due(
@@ -170,6 +151,17 @@ def run_due(
                 tried.add(cursor_id)
 
 
+def give_back_all() -> None:
+    """Give back the attempts of all passes of this process, which is asked to stop (D20)."""
+    for begun in list(_under_way.values()):
+        _give_back(begun)
+
+
+def time_is_left(deadline: float | None) -> bool:
+    """Whether a pass that begins now ends before `deadline`, in seconds of the monotonic clock."""
+    return deadline is None or time.monotonic() + settings.AGENTMEMORY_CALL_TIMEOUT + MARGIN <= deadline
+
+
 def within(
     cursors: CursorQuerySet, *, space: Space | None, agent: Agent | None, session: Session | None
 ) -> CursorQuerySet:
@@ -186,7 +178,11 @@ def _carry_out(begun: passes.Begun) -> Result:
         if not begun.answered:
             passes.store_answer(begun, _extract(begun))
         row = passes.apply(begun)
-    except (ModelCallFailed, answers.AnswerUnusable, NothingWritten) as error:
+    except (LeaseLost, OperationalError, InterfaceError):
+        raise
+    except Exception as error:  # a fault in one session, on record with it, stops no other
+        if failures.unexpected(error):
+            logger.exception("a pass failed", extra={"action": "pass.fault", "pass_id": begun.row.pk})
         passes.fail(begun, error)
         row = begun.row
         return _ended(row, line=row.error, again=_still_due(begun.cursor.pk))
@@ -210,7 +206,7 @@ def _extract(begun: passes.Begun) -> Extraction:
     )
     extractor = EXTRACTORS[begun.resolved.provider.kind]
     faults.reach("call.before")
-    with _without_connection():
+    with seats.given_up():
         extraction = extractor.extract(task)
     faults.reach("call.after")
     return extraction
@@ -222,24 +218,16 @@ def _in_hand(begun: passes.Begun) -> Iterator[None]:
     _under_way[begun.row.pk] = begun
     try:
         yield
-    except TaskStopped:
-        _give_back_all()
+    except (SystemExit, KeyboardInterrupt):
+        give_back_all()
         raise
     finally:
         _under_way.pop(begun.row.pk, None)
 
 
-def _give_back_all() -> None:
-    for begun in list(_under_way.values()):
-        with contextlib.suppress(LeaseLost):
-            passes.give_back(begun, reason="its worker was asked to stop")
-
-
-@contextlib.contextmanager
-def _without_connection() -> Iterator[None]:
-    if not connection.in_atomic_block:
-        connection.close()
-    yield
+def _give_back(begun: passes.Begun) -> None:
+    with contextlib.suppress(LeaseLost):
+        passes.give_back(begun, reason="its worker was asked to stop")
 
 
 def _still_due(cursor_id: int) -> bool:

@@ -8,8 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 from django.utils import timezone
 
+from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Provider
 from agentmemory.services import redaction
 from distillation import answers
@@ -19,6 +21,7 @@ from distillation.services import backoff, gates, quarantining, reading
 from sessions_exec.llm.messages import FailureKind, ModelCallFailed
 
 KILLED = "killed"
+MOVED = "the cursor was moved while it ran"
 ERROR_CHARS = 4_000
 
 
@@ -51,7 +54,16 @@ def of(error: Exception) -> Failure:
         return Failure(kind="wrong_shape", message=str(error), window_at_fault=True)
     if isinstance(error, NothingWritten):
         return Failure(kind="all_refused", message=str(error), window_at_fault=True)
-    raise error
+    words = f"{type(error).__name__}: {error}"
+    if isinstance(error, AgentMemoryError):
+        # Something is set up wrongly, such as an address that is not allowed: no window is the cause of that.
+        return Failure(kind="configuration", message=words, window_at_fault=False)
+    return Failure(kind="fault", message=words, window_at_fault=True)
+
+
+def unexpected(error: Exception) -> bool:
+    """Whether it is none of the failures that passes are known to end in."""
+    return not isinstance(error, ModelCallFailed | answers.AnswerUnusable | NothingWritten | AgentMemoryError)
 
 
 def record(*, cursor: Cursor, row: DistillationPass, error: Exception) -> None:
@@ -74,13 +86,16 @@ def settle_abandoned(cursor: Cursor) -> DistillationPass | None:
     Returns its pass where the answer was stored: that one is applied, not paid for again (D15). Else the attempt
     counts as one that the window may be the cause of (D20), without a wait: the lease has waited long enough.
     """
-    if cursor.attempts <= 1:
-        return None
     left = DistillationPass.objects.filter(cursor=cursor, outcome=DistillationPass.Outcome.RUNNING)
     row = left.select_related("provider", "agent", "agent__space").order_by("-pk").first()
     # An answer whose writing kills its worker must come to an end as well.
     if row is not None and row.answered_at and _still_ahead(cursor, row) and cursor.attempts <= _tolerance():
         return row
+    if cursor.attempts <= 1:
+        # An operator has moved the cursor since, and set its count back: what ran then counts for nothing.
+        if row is not None:
+            _end_row(row, Failure(kind="lease_lost", message=MOVED, window_at_fault=False), timezone.now())
+        return None
     failure = Failure(kind=KILLED, message="its worker died in this pass", window_at_fault=True)
     if row is not None:
         _end_row(row, failure, timezone.now())
@@ -145,9 +160,11 @@ def _counted(cursor: Cursor, shown: int, failure: Failure, now: datetime) -> dic
 
 
 def give_back(*, cursor: Cursor, row: DistillationPass, reason: str) -> None:
-    """End a pass that was stopped from outside: its attempt counts for nothing (D20)."""
-    _end_row(row, Failure(kind="stopped", message=reason, window_at_fault=False), timezone.now())
-    _give_back(cursor, waits_for="")
+    """End a pass that was stopped from outside: its attempt counts for nothing (D20). A stored answer stays (D15)."""
+    if row.answered_at is None:
+        _end_row(row, Failure(kind="stopped", message=reason, window_at_fault=False), timezone.now())
+    mine = Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch, attempts__gt=0)
+    mine.update(attempts=F("attempts") - 1, holder="", expires_at=None)
 
 
 def _give_back(cursor: Cursor, *, waits_for: str, keep_lease: bool = False) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Case, F, Value, When
 from django.utils import timezone
 
 from agentmemory.models import Session
@@ -62,22 +62,20 @@ class Begun:
 def begin(*, cursor_id: int, worker: str, force: bool = False) -> Waiting | Passed | Begun:
     """Take the lease and decide what this pass reads. `force` does not wait for a backoff to end.
 
-    Raises `LeaseHeld`. An attempt is counted, and committed, before anything else is done (D22).
+    Raises `LeaseHeld`, and `LeaseLost` where it was taken away at once. An attempt is counted, and committed, before
+    anything else is done (D22); stopped from outside before there is a pass, it is given back (D20).
     """
     faults.reach("lease.before")
     with transaction.atomic():
         epoch = Cursor.objects.acquire(cursor_id, holder=worker, seconds=settings.AGENTMEMORY_CURSOR_LEASE)
         Cursor.objects.filter(pk=cursor_id).update(attempts=F("attempts") + 1, enqueued_at=None)
-    faults.reach("lease.after")
-    with transaction.atomic():
-        cursor = _locked(cursor_id, epoch)
-        resumed = failures.settle_abandoned(cursor)
-        if resumed is not None:
-            return _resume(cursor, resumed)
-        begun = _decide(cursor, worker, force=force)
-        if not isinstance(begun, Begun):
-            _let_go(cursor, begun)
-    faults.reach("window.after")
+    try:
+        faults.reach("lease.after")
+        begun = _take_up(cursor_id, epoch, worker, force=force)
+        faults.reach("window.after")
+    except (SystemExit, KeyboardInterrupt):
+        _take_back(cursor_id, epoch)
+        raise
     return begun
 
 
@@ -103,8 +101,13 @@ def fail(begun: Begun, error: Exception) -> None:
 
 
 def lose(begun: Begun) -> None:
-    """Close a pass whose lease was taken over, or whose session is gone. It has written nothing."""
+    """Close a pass whose lease was taken over, or whose session is gone. It has written nothing.
+
+    Where its answer is stored, the next holder of the lease makes the memories of it (D15), or closes it.
+    """
     mine = DistillationPass.objects.filter(pk=begun.row.pk, epoch=begun.cursor.epoch)
+    if Cursor.objects.filter(pk=begun.cursor.pk).exists():
+        mine = mine.filter(answered_at__isnull=True)
     mine.filter(outcome=DistillationPass.Outcome.RUNNING).update(
         outcome=DistillationPass.Outcome.FAILED,
         failure="lease_lost",
@@ -114,8 +117,13 @@ def lose(begun: Begun) -> None:
 
 
 def give_back(begun: Begun, *, reason: str) -> None:
-    """End a pass that is stopped from outside; its attempt counts for nothing (D20). Raises `LeaseLost`."""
+    """End a pass that is stopped from outside; its attempt counts for nothing (D20). Raises `LeaseLost`.
+
+    An answer that is stored by now stays, for the next pass to make memories of (D15).
+    """
     with fenced(begun) as cursor:
+        # The thread that works on it may just have stored an answer.
+        begun.row.refresh_from_db(fields=["answered_at", "outcome"])
         failures.give_back(cursor=cursor, row=begun.row, reason=reason)
 
 
@@ -157,7 +165,7 @@ def advance(cursor: Cursor, end: int) -> None:
         last_error="",
         waits_for="",
         last_success_at=timezone.now(),
-        requested_at=None,
+        requested_at=_asked_meanwhile(position),
         due_since=reading.oldest_turn(cursor.session_id, after=position, upto=watermark),
         holder="",
         expires_at=None,
@@ -199,6 +207,40 @@ def _locked(cursor_id: int, epoch: int) -> Cursor:
         raise LeaseLost(f"Cursor {cursor_id} is gone with its session.")
     cursor.session.agent = cursor.agent
     return cursor
+
+
+def _take_up(cursor_id: int, epoch: int, worker: str, *, force: bool) -> Waiting | Passed | Begun:
+    """Settle what an earlier holder left, then choose the window, in one fenced transaction."""
+    faults.reach("window.before")
+    with transaction.atomic():
+        cursor = _locked(cursor_id, epoch)
+        resumed = failures.settle_abandoned(cursor)
+        if resumed is not None:
+            return _resume(cursor, resumed)
+        begun: Waiting | Passed | Begun = _decide(cursor, worker, force=force)
+        if not isinstance(begun, Begun):
+            _let_go(cursor, begun)
+        return begun
+
+
+def _take_back(cursor_id: int, epoch: int) -> None:
+    """Undo the count of an attempt that came to nothing, and give its lease back with it."""
+    with transaction.atomic():
+        mine = Cursor.objects.filter(pk=cursor_id, epoch=epoch, attempts__gt=0)
+        mine.update(attempts=F("attempts") - 1, holder="", expires_at=None)
+        left = DistillationPass.objects.filter(cursor=cursor_id, epoch=epoch, answered_at__isnull=True)
+        left.filter(outcome=DistillationPass.Outcome.RUNNING).update(
+            outcome=DistillationPass.Outcome.FAILED,
+            failure="stopped",
+            error="its worker was asked to stop",
+            finished_at=timezone.now(),
+        )
+
+
+def _asked_meanwhile(position: int) -> Case:
+    """A request that came during the pass and that the pass has not served stays; any other is done with."""
+    unserved = When(requested_at__gt=F("acquired_at"), watermark__gt=Value(position), then=F("requested_at"))
+    return Case(unserved, default=None)
 
 
 def _decide(cursor: Cursor, worker: str, *, force: bool) -> Waiting | Passed | Begun:
@@ -247,8 +289,12 @@ def _open(cursor: Cursor, worker: str, window: windows.Window, resolved: resolut
     return Begun(cursor=cursor, row=row, window=window, known=[each.known for each in known], resolved=resolved)
 
 
-def _resume(cursor: Cursor, row: DistillationPass) -> Begun:
-    """Go on with a pass whose answer was stored before its worker died."""
+def _resume(cursor: Cursor, row: DistillationPass) -> Waiting | Begun:
+    """Go on with a pass whose answer was stored before its worker died, unless its agent may not work now (D16)."""
+    if closed := gates.agent_gate(cursor):
+        waiting = Waiting(state=closed.state, line=closed.line)
+        _let_go(cursor, waiting)
+        return waiting
     row.epoch = cursor.epoch
     row.save(update_fields=["epoch"])
     return Begun(

@@ -27,7 +27,8 @@ def follow(sender: object, *, session: Session, **_: Any) -> None:
     if cursor.lag == 0:
         changes["due_since"] = timezone.now()
     if _fills_a_window(session, after=cursor.position, upto=watermark):
-        changes["requested_at"] = cursor.requested_at or timezone.now()
+        # Newer than a pass that is under way, which does not see these: the request outlives it.
+        changes["requested_at"] = timezone.now()
     Cursor.objects.filter(pk=cursor.pk).update(**changes)
 
 

@@ -10,6 +10,7 @@ from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError
 from agentmemory.services import spaces, transcripts
 from distillation.services import distilling, preview
+from sessions_exec import tasks
 
 WIDTH = 30
 
@@ -32,7 +33,8 @@ class Command(BaseCommand):
         if options["dry_run"]:
             return self._tell(windows)
         bar = _Bar(total=sum(window.messages for window in windows))
-        summary = distilling.run_due(**within, on_pass=bar.move)
+        with tasks.stopped_by_sigterm():
+            summary = distilling.run_due(**within, on_pass=bar.move)
         bar.end()
         return self._sum_up(summary)
 
