@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -41,11 +41,11 @@ def environment(**values: str) -> dict[str, str]:
     return {**os.environ, **own, **QUICK, **values}
 
 
-def start(*command: str, **values: str) -> subprocess.Popen[str]:
+def start(*command: str, program: Sequence[str] = ("manage.py",), **values: str) -> subprocess.Popen[str]:
     """Start `manage.py COMMAND` in a session of its own; its output is kept in a file that `output` reads."""
     log = open(f"/tmp/am-process-{os.getpid()}-{time.monotonic_ns()}.log", "w+")  # noqa: SIM115
     process = subprocess.Popen(
-        [sys.executable, "manage.py", *command],
+        [sys.executable, *program, *command],
         cwd=ROOT,
         env=environment(**values),
         stdout=log,
@@ -62,9 +62,9 @@ def output(process: subprocess.Popen[str]) -> str:
 
 
 @contextmanager
-def running(*command: str, **values: str) -> Iterator[subprocess.Popen[str]]:
+def running(*command: str, program: Sequence[str] = ("manage.py",), **values: str) -> Iterator[subprocess.Popen[str]]:
     """A process for the length of a block; nothing of it is left after."""
-    process = start(*command, **values)
+    process = start(*command, program=program, **values)
     try:
         yield process
     finally:

@@ -43,6 +43,12 @@ class Actor:
         assert self.done(), "an actor does not end"
         return self
 
+    def brought(self) -> Any:
+        """Wait for its end, and return or raise what it did."""
+        if error := self.join().error:
+            raise error
+        return self.result
+
     def waits(self) -> bool:
         """Whether it waits for a lock; false when it ends without waiting."""
         end = time.monotonic() + PATIENCE
@@ -113,6 +119,11 @@ def outcome(actor: Actor) -> Any:
 def results(actors: Sequence[Actor]) -> list[Any]:
     """What those brought that came through; the others lost."""
     return [actor.result for actor in actors if actor.error is None]
+
+
+def outcomes(actors: Sequence[Actor]) -> list[Any]:
+    """What each returned or raised, in their order."""
+    return [actor.result if actor.error is None else actor.error for actor in actors]
 
 
 def errors(actors: Sequence[Actor]) -> list[type[BaseException]]:
