@@ -45,6 +45,7 @@ lock: setup
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-emit-find-links --no-annotate --no-header --extra vectors --extra dev pyproject.toml -o requirements.lock
 
-# Kills what can be killed, again and again, and looks for what was lost.
+# Kills what can be killed, again and again, looks for what was lost, and tells each round.
+ROUNDS ?= 20
 chaos: setup
-	$(BIN)/python -m pytest -p no:xdist -m slow tests/faults tests/e2e
+	ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -p no:xdist -rA --show-capture=stdout tests/faults tests/e2e/test_worker_process.py

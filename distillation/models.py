@@ -67,7 +67,7 @@ class Cursor(Lease):
         ]
         indexes = [
             # What is due is found by what is due, not by what exists (D22).
-            models.Index(fields=["next_attempt_at"], condition=Q(position__lt=F("watermark")), name="cursor_behind"),
+            models.Index(fields=["next_attempt_at"], condition=querysets.LAGGING, name="cursor_lagging"),
             models.Index(fields=["retry_seq"], condition=Q(retry_seq__isnull=False), name="cursor_retry"),
             models.Index(fields=["requested_at"], condition=Q(requested_at__isnull=False), name="cursor_requested"),
             models.Index(fields=["space", "agent"], name="cursor_space_agent"),

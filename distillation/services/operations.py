@@ -85,7 +85,7 @@ def dismiss_quarantine(*, quarantine_id: int, operator: str, reason: str) -> Non
 
 def _locked(cursor_id: int) -> Cursor:
     """The cursor, its session locked first as everywhere."""
-    Session.objects.select_for_update(no_key=True).filter(cursor=cursor_id).first()
+    Session.objects.select_for_update(of=("self",), no_key=True).filter(cursor=cursor_id).first()
     rows = Cursor.objects.select_for_update(of=("self",)).select_related("session", "space")
     cursor = rows.filter(pk=cursor_id).first()
     if cursor is None:

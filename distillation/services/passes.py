@@ -199,7 +199,8 @@ def _record_usage(row: DistillationPass, input_tokens: int, output_tokens: int) 
 
 
 def _locked(cursor_id: int, epoch: int) -> Cursor:
-    Session.objects.select_for_update(no_key=True).filter(cursor=cursor_id).first()
+    # Of the session alone: the cursor, through which it is found, is held by the fence, which lets renewals pass.
+    Session.objects.select_for_update(of=("self",), no_key=True).filter(cursor=cursor_id).first()
     Cursor.objects.fence(cursor_id, epoch=epoch)
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     cursor = Cursor.objects.select_related(*related).filter(pk=cursor_id).first()

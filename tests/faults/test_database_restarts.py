@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import InterfaceError, OperationalError, connection
 from pytest_django import DjangoDbBlocker
@@ -37,6 +38,7 @@ def cluster(django_db_blocker: DjangoDbBlocker) -> Iterator[Path]:
     before = dict(connection.settings_dict)
     with django_db_blocker.unblock():
         connection.close()
+        ContentType.objects.clear_cache()
         connection.settings_dict.update(HOST=own.host, NAME=own.name, USER=own.user, PORT="", PASSWORD="")
         try:
             call_command("migrate", verbosity=0)
@@ -44,6 +46,7 @@ def cluster(django_db_blocker: DjangoDbBlocker) -> Iterator[Path]:
         finally:
             connection.close()
             connection.settings_dict.update(before)
+            ContentType.objects.clear_cache()
             postgres.stop(place)
             shutil.rmtree(folder)
 
