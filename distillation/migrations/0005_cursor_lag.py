@@ -8,7 +8,7 @@ from django.db.models.lookups import GreaterThan
 
 
 class Migration(migrations.Migration):
-    dependencies = [("distillation", "0003_quarantine_retry")]
+    dependencies = [("distillation", "0004_pass_order")]
     operations = [
         migrations.RunSQL(
             "CREATE STATISTICS distillation_cursor_lag ON (watermark - position) FROM distillation_cursor",
