@@ -61,7 +61,7 @@ def marked(limit: int, without: Collection[int]) -> list[int]:
 
 
 def finish_quiet_sessions(*, now: datetime) -> int:
-    """End the turns that silent sessions left open, but not where somebody is at work (R6). Returns how many were found."""
+    """End the turns that silent sessions left open, but not where somebody is at work (R6). Returns how many."""
     quiet = executions.unheld(transcripts.quiet_sessions(now=now))
     for session_id in quiet:
         # Deleted since it was found, it needs no end.

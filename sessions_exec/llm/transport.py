@@ -6,12 +6,20 @@ its method, its address, its body and the headers given, so that nothing ambient
 
 from __future__ import annotations
 
+import functools
+import ssl
 from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Far above any answer that the token limits allow (A4)."""
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    """Whom to trust. Reading the certificates takes as long as all else of a call, and they are the same for each."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 class BodyTooLarge(httpx2.TransportError):
@@ -43,7 +51,7 @@ class PlainTransport(httpx2.AsyncBaseTransport):
     def __init__(self, *, headers: Mapping[str, str], limit: int = MAX_BODY_BYTES) -> None:
         self._headers = dict(headers)
         self._limit = limit
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False, retries=0)
+        self._inner = httpx2.AsyncHTTPTransport(verify=_certificates(), trust_env=False, retries=0)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         plain = httpx2.Request(
