@@ -8,7 +8,7 @@ from django.db.models.lookups import GreaterThan
 
 
 class Migration(migrations.Migration):
-    dependencies = [("distillation", "0004_pass_order")]
+    dependencies = [("distillation", "0005_names")]
     operations = [
         migrations.RunSQL(
             "CREATE STATISTICS distillation_cursor_lag ON (watermark - position) FROM distillation_cursor",
