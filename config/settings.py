@@ -243,6 +243,7 @@ LOGGING: dict[str, Any] = {
         "anthropic": {"handlers": [], "level": "WARNING", "propagate": True},
         "httpx2": {"handlers": [], "level": "WARNING", "propagate": True},
         "httpcore2": {"handlers": [], "level": "WARNING", "propagate": True},
+        "watchfiles": {"handlers": [], "level": "WARNING", "propagate": True},
         # A line for each task that comes and goes; what matters of it our own logs tell.
         "django-q": {"handlers": [], "level": "WARNING", "propagate": True},
         # A line for each 404 says nothing, and its text is a path.

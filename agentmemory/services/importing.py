@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -62,11 +62,23 @@ def import_path(
     seconds is finished to its last message (R6). A file that is no transcript is an error where `path` names it, and
     skipped where it lies in a folder. Raises `Invalid` for an unknown format.
     """
+    return import_files(agent=agent, entries=files.walk(path), format=format, now=now, on_report=on_report)
+
+
+def import_files(
+    *,
+    agent: Agent,
+    entries: Iterable[files.Found | files.Missed],
+    format: str = AUTO,  # noqa: A002 - the word of the command
+    now: datetime | None = None,
+    on_report: Callable[[FileReport], None] | None = None,
+) -> list[FileReport]:
+    """Import these files, as `import_path` does. Raises `Invalid` for an unknown format."""
     if format not in formats():
         raise Invalid(f"One of {', '.join(formats())}.", field="format")
     run = _Run(agent=agent, importer=importers.FORMATS.get(format), now=now or timezone.now())
     reports: list[FileReport] = []
-    for entry in files.walk(path):
+    for entry in entries:
         for report in run.entry(entry):
             reports.append(report)
             if on_report:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.management import import_table
 from agentmemory.models import Agent
-from agentmemory.services import importing, spaces
+from agentmemory.services import importing, spaces, watching
 
 
 class Command(BaseCommand):
@@ -25,9 +28,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--format", default=importing.AUTO, choices=importing.formats(), help="default: %(default)s"
         )
+        parser.add_argument(
+            "--watch", action="store_true", help="stay, and import what is written there; paths may appear later"
+        )
 
     def handle(self, *args: object, **options: Any) -> None:
         agent = self._agent(options["space"], options["agent"])
+        if options["watch"]:
+            self._watch(agent, options["paths"], options["format"])
+            return
         reports: list[importing.FileReport] = []
         for path in options["paths"]:
             reports += importing.import_path(agent=agent, path=path, format=options["format"])
@@ -35,6 +44,28 @@ class Command(BaseCommand):
             self.stdout.write(line)
         if failed := sum(bool(report.error) for report in reports):
             raise CommandError(f"{failed} could not be imported; the others were.")
+
+    def _watch(self, agent: Agent, paths: list[Path], format: str) -> None:  # noqa: A002 - the word of the command
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        self.stdout.write("Watching. Ctrl-C ends it.")
+        still = watching.follow(
+            agent=agent,
+            paths=[path.absolute() for path in paths],
+            format=format,
+            stop=stop,
+            on_reports=self._tell,
+        )
+        if not still:
+            raise CommandError("The agent was archived: nothing more is imported for it.")
+
+    def _tell(self, reports: Sequence[importing.FileReport]) -> None:
+        """Say what is new and what went wrong; of all that is known already nothing."""
+        telling = [report for report in reports if report.new or report.error]
+        for line in import_table.lines(telling) if telling else ():
+            self.stdout.write(line)
+        self.stdout.flush()
 
     def _agent(self, slug: str, handle: str) -> Agent:
         try:
