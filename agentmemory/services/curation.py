@@ -66,7 +66,8 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     with _act("promote", memory_id=memory_id, author=author, reason=reason) as distilled:
         if distilled.origin != Memory.Origin.DISTILLED:
             raise Invalid("Only a distilled memory can be promoted.", field="origin")
-        values = {"content": distilled.content, "tags": distilled.tags, "context": distilled.context}
+        # Without the context: it holds words of the conversation, which a retraction could not take back from here.
+        values = {"content": distilled.content, "tags": distilled.tags}
         place = {
             "space": distilled.space,
             "owner": distilled.owner,

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentmemory import authorship, speech
 from agentmemory.authorship import Author
-from agentmemory.models import Memory, MemoryEvent, MemorySource, Message, Session
+from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource, Message, MessageEdge, Session
 from agentmemory.services import redaction
 
 ROWS_AT_ONCE = 500
@@ -28,7 +28,9 @@ class Place:
 
 PLACES = [
     Place(model=Session, columns=("title", "metadata")),
-    Place(model=Message, columns=("content",)),
+    Place(model=Agent, columns=("instructions",)),
+    Place(model=Message, columns=("content", "retraction_reason")),
+    Place(model=MessageEdge, columns=("reason",)),
     Place(model=Memory, columns=("key", "content", "context", "tags")),
     Place(model=MemorySource, columns=("quote",)),
     Place(model=MemoryEvent, columns=("key", "content", "context", "tags")),
@@ -84,7 +86,7 @@ def _redact_batch(place: Place, rows: Sequence[Any], counts: Counter[str], *, au
 
 def _derived(row: Any, changes: dict[str, Any]) -> dict[str, Any]:
     """What follows from the redacted columns: the visible text of a message, the version of a memory."""
-    if isinstance(row, Message):
+    if isinstance(row, Message) and "content" in changes:
         return {"text": speech.visible_text(changes["content"])}
     if isinstance(row, Memory):
         return {"version": row.version + 1, "updated_at": timezone.now()}

@@ -9,8 +9,10 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
+from agentmemory.authorship import Author
 from agentmemory.models import Memory, Message, Provider
-from distillation.models import DistillationPass
+from agentmemory.services import stored_secrets
+from distillation.models import Cursor, DistillationPass
 from distillation.services import distilling, ledger, operations, redistillation, retention
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
@@ -82,3 +84,14 @@ def test_d23_taking_back_by_command_tells_first_and_does_it_then(
     assert Memory.objects.filter(withdrawn_at__isnull=False).count() == 1
     assert not Message.objects.filter(session=session, uid="u1").exists()
     assert [m.seq for m in Message.objects.filter(session=session)] == [2, 3]
+
+
+def test_d13_d25_secrets_in_the_answers_and_errors_of_passes_are_redacted_too(server: ModelServer, tell: Tell) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    session = tell("One fact here.")
+    server.script(model_server.raw_text(f"The token is {secret}."))
+    distilling.run_pass(cursor_id=cursor_of(session).pk)
+    Cursor.objects.update(last_error=f"refused {secret}")
+    found = stored_secrets.redact(author=Author(kind="operator", name="olga"))
+    assert len(found) == 2
+    assert secret not in DistillationPass.objects.get().answer + Cursor.objects.get().last_error
