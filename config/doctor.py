@@ -12,7 +12,8 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from agentmemory.models import Agent, Provider
-from agentmemory.services import providers
+from agentmemory.search import embeddings, vector_tables
+from agentmemory.services import embedding, providers
 from config import health, regular
 from distillation.services import resolution
 from sessions_exec import queue
@@ -20,10 +21,6 @@ from sessions_exec.models import Heartbeat
 from sessions_exec.services import heartbeats
 
 OLDEST_SERVER = 150000
-EXTENSIONS = {
-    "vector": "search by meaning; without it search goes by words alone",
-    "pg_trgm": "forgiving typing errors in search",
-}
 MOST_AGENTS = 200
 # Of the watchdog's patience: a backlog may wait that long before it is worth a note.
 BACKLOG = 5
@@ -46,7 +43,7 @@ def examine() -> list[Finding]:
         found += _database()
         if any(finding.level == "wrong" for finding in found):
             return found
-        for part in (_extensions, _cluster, _schedules, _providers, _work):
+        for part in (_vectors, _cluster, _schedules, _providers, _work):
             found += part()
     except DatabaseError as error:
         text = str(error).strip().partition("\n")[0]
@@ -82,18 +79,22 @@ def _database() -> Iterator[Finding]:
         yield Finding(level="ok", about="migrations", line="all are applied")
 
 
-def _extensions() -> Iterator[Finding]:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT name, installed_version FROM pg_available_extensions WHERE name = ANY(%s)", [[*EXTENSIONS]]
-        )
-        available: dict[str, str | None] = dict(cursor.fetchall())
-    for name, use in EXTENSIONS.items():
-        if available.get(name):
-            yield Finding(level="ok", about=f"extension {name}", line=f"version {available[name]}")
-            continue
-        advice = f"As a superuser: CREATE EXTENSION {name};" if name in available else "Install it beside the server."
-        yield Finding(level="note", about=f"extension {name}", line=f"not there. It serves {use}.", advice=advice)
+def _vectors() -> Iterator[Finding]:
+    """Search by meaning is optional: what is missing for it is a note, and what to do about it."""
+    about = "search by meaning"
+    if settings.AGENTMEMORY_EMBEDDER == "none":
+        yield Finding(level="ok", about=about, line="switched off: search goes by words alone")
+    elif embeddings.chosen() is None:
+        advice = "Install the extra `vectors`, and run `python manage.py migrate`."
+        yield Finding(level="note", about=about, line="packages are missing: search goes by words alone", advice=advice)
+    elif not vector_tables.are_there():
+        line = "the database has no tables of vectors: search goes by words alone"
+        advice = "As a superuser: CREATE EXTENSION vector; then `python manage.py migrate`."
+        yield Finding(level="note", about=about, line=line, advice=advice)
+    else:
+        waiting = embedding.waiting()
+        line = f"{waiting} rows wait for their vectors" if waiting else "every row has its vector"
+        yield Finding(level="ok", about=about, line=line)
 
 
 def _cluster() -> Iterator[Finding]:

@@ -54,6 +54,11 @@ def forget(name: str) -> None:
     os.environ.pop(name, None)
 
 
+def assign(name: str, value: str) -> None:
+    """Set a variable, whatever it was, for libraries that are told things in no other way."""
+    os.environ[name] = value
+
+
 def of_child(**values: str) -> dict[str, str]:
     """The environment for a process that this one starts: its own, with these values."""
     return {**os.environ, **values}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from agentmemory.services import embedding, indexing
 from distillation.services import coordinator
 from sessions_exec import queue, regular
 from sessions_exec.services import recovery
@@ -12,6 +13,7 @@ DAY = 86400.0
 # The queue's scheduler looks every 30 seconds and counts in whole minutes.
 SHORTEST_SCHEDULE = 60.0
 SCHEDULES_LOOK = 30.0
+SEARCH_LOOK = 5.0
 
 
 def schedules() -> list[regular.Schedule]:
@@ -33,8 +35,19 @@ def ticks() -> list[regular.Tick]:
     found = [
         regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
         regular.Tick(name="recovery", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=recovery.scan),
+        regular.Tick(name="search", every=SEARCH_LOOK, function=prepare_search),
         regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
     ]
     if settings.AGENTMEMORY_CADENCE < SHORTEST_SCHEDULE:
         found.append(regular.Tick(name="coordinator", every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick))
     return found
+
+
+def prepare_search() -> str:
+    """Have words and vectors made ready for search, where some wait and the queue is empty: all else goes first."""
+    due = [module for module in (indexing, embedding) if module.is_due()]
+    if not due or queue.waiting().count:
+        return "nothing to do" if not due else "other tasks wait"
+    for module in due:
+        queue.enqueue(f"{module.__name__}.run")
+    return f"{len(due)} tasks"

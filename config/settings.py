@@ -19,6 +19,8 @@ environment.load(BASE_DIR / ".env")
 environment.forget("ANTHROPIC_CUSTOM_HEADERS")
 # The queue's library would take another queue's name from here.
 environment.forget("Q_CLUSTER_NAME")
+# The models' runtime tells its maker how it is used, unless it is told not to.
+environment.assign("ORT_DISABLE_TELEMETRY", "1")
 
 # --- where things are ---
 AGENTMEMORY_DATA_DIR: Path = (BASE_DIR / environment.string("AGENTMEMORY_DATA_DIR", "var")).resolve()

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-pytest_plugins = ["tests.support.clients"]
+pytest_plugins = ["tests.support.clients", "tests.support.embedders"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,12 +10,14 @@ from pydantic import BaseModel, Field
 from agentmemory.api import parameters
 from agentmemory.api.auth import Call
 from agentmemory.api.fields import SearchLimit, Text
-from agentmemory.api.parameters import FoundQuery
+from agentmemory.api.parameters import FoundQuery, OwnerQuery
 from agentmemory.api.problems import Problem
 from agentmemory.api.shapes import search as shapes
-from agentmemory.api.shapes.search import ContextOut, ResultsOut
-from agentmemory.search import ranking
+from agentmemory.api.shapes.search import ContextOut, ResultsOut, TalkOut
+from agentmemory.search import ranking, talk
 from agentmemory.services import context
+
+MOST_NEIGHBOURS = 10
 
 router = Router(tags=["Search"])
 
@@ -27,6 +29,14 @@ class SearchQuery(FoundQuery):
     tag: Text | None = None
     limit: SearchLimit = 10
     explain: bool = False
+
+
+class TalkQuery(OwnerQuery):
+    """What is looked for in what was said."""
+
+    q: Text
+    limit: SearchLimit = 10
+    neighbours: Annotated[int, Field(ge=0, le=MOST_NEIGHBOURS)] = 1
 
 
 class ContextQuery(BaseModel):
@@ -54,6 +64,17 @@ def search_memories(request: Call, query: Query[SearchQuery]) -> ResultsOut:
     )
     items = [shapes.found_out(found) for found in results.items]
     return ResultsOut(items=items, next=None, pending=results.pending)
+
+
+@router.get("/transcripts/search", response={200: TalkOut, 404: Problem})
+def search_transcripts(request: Call, query: Query[TalkQuery]) -> TalkOut:
+    """Messages of the agent that have to do with `q`, the best first, with those that were said around them.
+
+    What was never distilled is found, too. What was taken back or replaced is not.
+    """
+    agent = parameters.acting_agent(request.auth, query.owner)
+    results = talk.search(caller=request.auth, agent=agent, q=query.q, limit=query.limit, neighbours=query.neighbours)
+    return TalkOut(items=[shapes.said_out(found) for found in results.items], next=None, pending=results.pending)
 
 
 @router.get("/context", response={200: ContextOut})

@@ -7,7 +7,7 @@ from agentmemory.models.certificates import Certificate
 from agentmemory.models.consolidations import Consolidation, ConsolidationLook
 from agentmemory.models.memories import Memory, MemoryAccess, MemoryEvent, MemorySource, MemoryUsage
 from agentmemory.models.spaces import Agent, Provider, Space, Token
-from agentmemory.models.transcripts import Message, MessageEdge, Session
+from agentmemory.models.transcripts import Message, MessageEdge, MessageIndex, Session
 
 __all__ = [
     "Activity",
@@ -22,6 +22,7 @@ __all__ = [
     "MemoryUsage",
     "Message",
     "MessageEdge",
+    "MessageIndex",
     "Provider",
     "Session",
     "Space",

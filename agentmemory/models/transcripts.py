@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVectorField
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import F, Q
@@ -128,6 +130,29 @@ class Message(models.Model):
 
     def __str__(self) -> str:
         return self.uid
+
+
+class MessageIndex(models.Model):
+    """The words of a message that is speech, for search (M10). Made empty by the database itself, and filled later.
+
+    Taking a long message apart takes time that an append, which holds its session, does not have.
+    """
+
+    # Deleted with its message by the database, for those too who know nothing of it.
+    message = models.OneToOneField(
+        Message, on_delete=models.CASCADE, primary_key=True, related_name="index", db_constraint=False
+    )
+    search = SearchVectorField(null=True, editable=False)
+
+    class Meta:
+        verbose_name_plural = "message indexes"
+        indexes = [
+            GinIndex(fields=["search"], name="message_index_search"),
+            models.Index(fields=["message"], condition=Q(search__isnull=True), name="message_index_empty"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)
 
 
 class MessageEdge(models.Model):

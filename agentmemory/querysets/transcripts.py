@@ -26,6 +26,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
 
 
 class MessageQuerySet(models.QuerySet["Message"]):
+    def visible_to(self, caller: Caller) -> MessageQuerySet:
+        """Those of the sessions that the caller may see (T2, T4)."""
+        from agentmemory.models import Session
+
+        return self.filter(session__in=Session.objects.visible_to(caller))
+
     def standing(self) -> MessageQuerySet:
         """Neither retracted nor superseded (R5)."""
         return self.filter(retracted_at__isnull=True, superseded_by="")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentmemory.callers import Caller, Scope
 from agentmemory.models import Agent, Memory
-from agentmemory.querysets.memories import MemoryQuerySet
-from agentmemory.search import lexical, spelling
+from agentmemory.search import hybrid, vector_tables
 from agentmemory.services import memories
 
 
@@ -52,25 +50,13 @@ def search(
     is no agent (`count_access`, M6).
     """
     view = memories.listing(caller=caller, scope=scope, origin=origin, tag=tag, owner=owner).searchable()
-    hits, asked = _by_text(view, q, limit)
-    rows = view.in_bulk([hit.memory_id for hit in hits])
+    hits = hybrid.find(view, vector_tables.MEMORIES, q, limit=limit, newest="updated_at")
+    rows = view.in_bulk([hit.pk for hit in hits.items])
     items = [
-        Found(rows[hit.memory_id], hit.score, ("text",), _explanation(hit, asked) if explain else None)
-        for hit in hits
-        if hit.memory_id in rows
+        Found(rows[hit.pk], hit.score, hit.matched, hit.explained() if explain else None)
+        for hit in hits.items
+        if hit.pk in rows
     ]
     if count_access:
         memories.count_access([item.memory.pk for item in items])
-    return Results(items)
-
-
-def _by_text(view: MemoryQuerySet, q: str, limit: int) -> tuple[Sequence[lexical.Hit], str]:
-    """What the words of `q` find, and the words that found it: typing errors are forgiven when nothing else matches."""
-    if hits := lexical.rank(view, q, limit=limit):
-        return hits, q
-    corrected = spelling.corrected(view, q)
-    return (lexical.rank(view, corrected, limit=limit) if corrected else []), corrected
-
-
-def _explanation(hit: lexical.Hit, asked: str) -> dict[str, Any]:
-    return {"text": {"score": hit.score, "rank": hit.rank, "words": list(hit.words), "asked": asked}}
+    return Results(items, hits.pending)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import connection
 
+from agentmemory.services import embedding
+
 MOST_AT_ONCE = 50_000
 
 # One statement, so that a reader's snapshot sees each access once: still fresh, or already added up.
@@ -31,4 +33,5 @@ def add_up_accesses() -> int:
 
 def run() -> str:
     """Do all of it, and say in one line what was done."""
+    embedding.prepare()
     return f"the uses of {add_up_accesses()} memories added up"

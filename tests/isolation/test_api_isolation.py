@@ -49,6 +49,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("delete", "/memories/{key}"): Case(path=f"/memories/{KEY}", answers=NOTHING_FOUND),
     ("get", "/memories"): Case(path="/memories?limit=500", answers=NOTHING_FOUND),
     ("get", "/search"): Case(path=f"/search?q={CANARY}&limit=50&explain=true", answers=NOTHING_FOUND),
+    ("get", "/transcripts/search"): Case(
+        path=f"/transcripts/search?q={CANARY}&limit=50&neighbours=10", answers=frozenset({200, 422})
+    ),
     ("get", "/context"): Case(path="/context?q=fox", answers=NOTHING_FOUND),
     ("get", "/history/{id}"): Case(path="/history/{memory}"),
     ("post", "/batch"): Case(

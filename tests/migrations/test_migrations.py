@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.migrations.exceptions import IrreversibleError
@@ -49,11 +50,14 @@ def scratch(transactional_db: None) -> Iterator[None]:
     _alone(f'DROP DATABASE IF EXISTS "{own}"', f'CREATE DATABASE "{own}"')
     connection.close()
     connection.settings_dict["NAME"] = own
+    # Which are known by their numbers in the other database.
+    ContentType.objects.clear_cache()
     try:
         yield
     finally:
         connection.close()
         connection.settings_dict["NAME"] = name
+        ContentType.objects.clear_cache()
         _alone(f'DROP DATABASE "{own}"')
 
 

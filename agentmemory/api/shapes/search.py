@@ -6,11 +6,16 @@ from typing import Any
 
 from pydantic import Field
 
+from agentmemory.api.fields import Timestamp
 from agentmemory.api.paging import Page
 from agentmemory.api.shapes import Out
 from agentmemory.api.shapes.memories import MemoryOut, memory_fields
-from agentmemory.search import ranking
+from agentmemory.api.shapes.transcripts import Type
+from agentmemory.models import Message
+from agentmemory.search import ranking, talk
 from agentmemory.services import context
+
+LONGEST_TEXT = 20_000
 
 
 class FoundOut(MemoryOut):
@@ -25,6 +30,31 @@ class ResultsOut(Page[FoundOut]):
     """What a search found, the best first."""
 
     pending: int = Field(description="Memories in view that have no vector yet; 0 where there are no vectors.")
+
+
+class SaidOut(Out):
+    """What was said before or after."""
+
+    seq: int
+    uid: str
+    type: Type
+    text: str = Field(description=f"What was said, its first {LONGEST_TEXT:,} characters.")
+    occurred_at: Timestamp | None
+
+
+class SaidFoundOut(SaidOut):
+    """A message that a search found, with those before and after it that say something, in their order."""
+
+    session: str
+    score: float = Field(description="0 to 1.")
+    before: list[SaidOut]
+    after: list[SaidOut]
+
+
+class TalkOut(Page[SaidFoundOut]):
+    """What a search found, the best first."""
+
+    pending: int = Field(description="Messages in view that have no vector yet; 0 where there are no vectors.")
 
 
 class ShownOut(MemoryOut):
@@ -45,6 +75,22 @@ def found_out(found: ranking.Found) -> FoundOut:
     """A memory with how it was found."""
     explained = {} if found.explain is None else {"explain": found.explain}
     return FoundOut(**memory_fields(found.memory), score=found.score, matched=list(found.matched), **explained)
+
+
+def said_out(found: talk.Found) -> SaidFoundOut:
+    """A message with how well it was found, and what was said around it."""
+    return SaidFoundOut(
+        **_said(found.message),
+        session=found.message.session.name,
+        score=found.score,
+        before=[SaidOut(**_said(message)) for message in found.before],
+        after=[SaidOut(**_said(message)) for message in found.after],
+    )
+
+
+def _said(message: Message) -> dict[str, Any]:
+    values: dict[str, Any] = {name: getattr(message, name) for name in ("seq", "uid", "type", "occurred_at")}
+    return {**values, "text": message.text[:LONGEST_TEXT]}
 
 
 def shown_out(shown: context.Shown) -> ShownOut:
