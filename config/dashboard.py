@@ -60,7 +60,7 @@ def _figures(standing: overview.Standing) -> list[dict[str, Any]]:
             "id": "failed",
             "title": "Passes failed today",
             "value": figures.number(standing.failed_today),
-            "line": f"of {figures.number(standing.passes_today)} today · {standing.quarantined} messages in quarantine",
+            "line": f"of {figures.number(standing.passes_today)} today · in quarantine: {standing.quarantined}",
             "url": links.listing("distillation", "distillationpass", "outcome__exact=failed"),
             "tone": "red" if standing.failed_today else "",
         },
@@ -127,7 +127,7 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
             "state": "paused",
             "text": f"Provider {provider.name} {providers.pause_line(provider, now=timezone.now())[:160]}",
             "url": links.change("agentmemory", "provider", provider.pk),
-            "at": provider.stopped_at,
+            "at": provider.stopped_at or provider.paused_until,
         }
         for provider in standing.paused
     ]
@@ -177,7 +177,9 @@ def _latest(request: HttpRequest) -> list[dict[str, Any]]:
 
 
 def _passed(row: DistillationPass) -> dict[str, Any]:
-    written = f"{len(row.written)} memories" if row.outcome == DistillationPass.Outcome.APPLIED else row.failure
+    count = len(row.written)
+    memories = "1 memory" if count == 1 else f"{count} memories"
+    written = memories if row.outcome == DistillationPass.Outcome.APPLIED else row.failure
     return {
         "state": row.outcome,
         "text": f"pass {row.pk} over {row.session_name} of {row.agent.handle}" + (f": {written}" if written else ""),

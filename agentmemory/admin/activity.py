@@ -57,6 +57,7 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
     ordering = ("-id",)
     list_filter = (KindFilter, AgeFilter, filters.word("who", "who"), filters.word("act", "act"))
     list_after_template = "console/activity_csv.html"
+    counted = ("act", "acts")
     empty_line = "No operator has done anything yet."
 
     @admin.display(description="When", ordering="id")
@@ -68,11 +69,12 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
         kind = _kind(row.target_type)
         url = _page(row)
         name = links.anchor(url, row.target) if url else row.target
-        return format_html('{} <span class="am-line">{}</span>', name, kind)
+        return format_html('<span class="am-line">{}</span> {}', kind, name)
 
     @admin.display(description="Why")
     def why(self, row: Activity) -> SafeString:
-        detail = ", ".join(f"{name}: {value}" for name, value in row.detail.items()) if row.detail else ""
+        told = row.detail.items() if isinstance(row.detail, dict) else ()
+        detail = ", ".join(f"{name.replace('_', ' ')}: {value}" for name, value in told)
         return format_html('{}<span class="am-first">{}</span>', row.reason or figures.NONE, detail[:300])
 
     def get_urls(self) -> list[URLPattern]:

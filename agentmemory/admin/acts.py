@@ -137,6 +137,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
             "title": act.label,
             "opts": self.opts,
             "act": act,
+            "plural": self.rows_called()[1],
             "names": [self.named(row) for row in rows],
             "form": form,
             "back": self._next(request, rows),

@@ -80,6 +80,8 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
     list_max_show_all = 0
     # What an empty list says: what to do next.
     empty_line = "Nothing is here yet."
+    # What its rows are called where they are counted, when the list's own name says something else: one, several.
+    counted: tuple[str, str] | None = None
     show_full_result_count = False
     paginator = BoundedPaginator
     list_fullwidth = True
@@ -96,6 +98,10 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
         # The list's own name, where the framework would say "Select … to change".
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         return super().changelist_view(request, {**title, **(extra_context or {})})
+
+    def rows_called(self) -> tuple[str, str]:
+        """One row, several rows."""
+        return self.counted or (str(self.opts.verbose_name), str(self.opts.verbose_name_plural))
 
     def has_delete_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
         return False

@@ -24,6 +24,11 @@ _KINDS = {
     Provider.Kind.ANTHROPIC: "Speaks the Anthropic wire, at its address.",
 }
 
+_SHORT = {
+    Provider.Kind.OFFLINE: "no model, by wording",
+    Provider.Kind.ACP: "not for extraction",
+}
+
 
 class ProviderForm(ReasonForm):
     """An address that may not be called is refused here already."""
@@ -41,7 +46,7 @@ class ProviderForm(ReasonForm):
 @admin.register(Provider)
 class ProviderAdmin(SetUpAdmin[Provider]):
     form = ProviderForm
-    list_display: tuple[str, ...] = ("name", "what", "state", "key_state", "default_model", "priced", "address")
+    list_display: tuple[str, ...] = ("called_by", "what", "state", "serves")
     search_fields = ("name", "address")
     readonly_fields = ("what_it_is", "key_state")
     fields = (
@@ -68,9 +73,15 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         fields = super().get_fields(request, obj)
         return fields if obj else [name for name in fields if name not in self.readonly_fields]
 
-    @admin.display(description="Kind", ordering="kind")
+    @admin.display(description="Kind and key", ordering="kind")
     def what(self, provider: Provider) -> SafeString:
-        return format_html('{}<span class="am-first">{}</span>', provider.kind, _KINDS[Provider.Kind(provider.kind)])
+        short = _SHORT.get(Provider.Kind(provider.kind))
+        more = format_html('<span class="am-first">{}</span>', short) if short else self.key_state(provider)
+        return format_html('<div class="am-stack">{}{}</div>', provider.kind, more)
+
+    @admin.display(description="Provider", ordering="name")
+    def called_by(self, provider: Provider) -> SafeString:
+        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', provider, provider.address)
 
     @admin.display(description="What it is")
     def what_it_is(self, provider: Provider) -> str:
@@ -80,8 +91,13 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     def state(self, provider: Provider) -> SafeString:
         if not provider.enabled:
             return labels.label("off")
-        line = providers.pause_line(provider, now=timezone.now())
-        return labels.with_line("paused" if line else "ready", line.split("\n", 1)[0][:160])
+        if line := providers.pause_line(provider, now=timezone.now()):
+            return labels.with_line("paused", line.split("\n", 1)[0].removeprefix("paused ")[:160])
+        if provider.kind == Provider.Kind.ACP:
+            return labels.with_line("skipped", "its sessions are, since it cannot be used for extraction")
+        if providers.key(provider) is None:
+            return labels.with_line("blocked", f"{provider.key_variable} is not set")
+        return labels.label("ready")
 
     @admin.display(description="Key")
     def key_state(self, provider: Provider) -> SafeString:
@@ -89,8 +105,12 @@ class ProviderAdmin(SetUpAdmin[Provider]):
             return labels.label("no key needed")
         return labels.label("key present" if providers.key(provider) else "key missing")
 
-    @admin.display(description="US$ a million tokens")
-    def priced(self, provider: Provider) -> str:
-        if provider.price_in is None and provider.price_out is None:
-            return figures.NONE
-        return f"{figures.money(provider.price_in)} in, {figures.money(provider.price_out)} out"
+    @admin.display(description="Default model", ordering="default_model")
+    def serves(self, provider: Provider) -> SafeString:
+        prices = f"{figures.money(provider.price_in)} in, {figures.money(provider.price_out)} out"
+        known = provider.price_in is not None or provider.price_out is not None
+        return format_html(
+            '{}<span class="am-first" title="for a million tokens">{}</span>',
+            provider.default_model or figures.NONE,
+            prices if known else "no price",
+        )

@@ -17,15 +17,22 @@ def record(
     reason: str,
     space: Space | None = None,
     detail: dict[str, Any] | None = None,
+    name: str = "",
 ) -> None:
-    """Put one act on record, in the transaction of the act itself."""
+    """Put one act on record, in the transaction of the act itself. `name` is what its target is called."""
     Activity.objects.create(
         who=who,
         act=act,
         space=space,
         target_type=target._meta.label_lower,
         target_id=str(target.pk),
-        target=str(target)[:300],
+        target=(name or str(target))[:300],
         reason=reason[:500],
         detail=detail or {},
     )
+
+
+def newest(act: str, *, target: models.Model) -> Activity | None:
+    """When an act was last done to a row, by whom and why."""
+    found = Activity.objects.filter(target_type=target._meta.label_lower, target_id=str(target.pk), act=act)
+    return found.order_by("-pk").first()

@@ -8,9 +8,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import spaces
-from agentmemory.console import figures, links
+from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Provider
-from agentmemory.services import providers
+from agentmemory.services import activity, providers
 from distillation.services import overview, resolution
 
 
@@ -22,9 +22,10 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
     tokens, money = overview.spent_by(agent)
     query = f"agent={agent.handle}&space={agent.space.slug}"
     return format_html(
-        '<dl class="am-facts" id="distillation"><dt>Distilled by</dt><dd>{} · {} '
+        '<dl class="am-facts" id="distillation"><dt>Distillation</dt><dd>{}</dd><dt>Distilled by</dt><dd>{} · {} '
         '<span class="am-line">{}{}</span></dd><dt>Used in 30 days</dt><dd>{} tokens · {}</dd>'
         "<dt>Look at</dt><dd>{} · {}</dd></dl>",
+        _standing(agent),
         links.anchor(links.change("agentmemory", "provider", resolved.provider.pk), resolved.provider),
         resolved.model,
         resolved.reason,
@@ -34,6 +35,16 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
         links.anchor(links.listing("distillation", "cursor", query), "what waits"),
         links.anchor(links.listing("distillation", "distillationpass", query), "its passes"),
     )
+
+
+def _standing(agent: Agent) -> SafeString:
+    """Whether its sessions are distilled; where they are not, who said so, when and why."""
+    if agent.status == Agent.Status.ACTIVE:
+        return labels.label(agent.status)
+    act = activity.newest("pause", target=agent)
+    if act is None:
+        return labels.label(agent.status)
+    return format_html("{} by {}, {}: {}", labels.label(agent.status), act.who, figures.when(act.at), act.reason)
 
 
 def _pause(provider: Provider) -> str:

@@ -23,9 +23,10 @@ from agentmemory.admin.acts import MOST_ROWS, Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
 from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Session
-from distillation.admin import estimate
+from distillation.admin import estimate, strip
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import operations, redistillation, states
+from sessions_exec.services import heartbeats
 
 PASSES_SHOWN = 200
 
@@ -145,6 +146,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             offered=lambda cursor: bool(cursor.holder),
         ),
     )
+    counted = ("session", "sessions")
     empty_line = "No session yet, so nothing waits."
     list_before_template = "console/waiting_before.html"
     list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
@@ -160,6 +162,9 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _StatedList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        return super().changelist_view(request, {"silent": not heartbeats.alive(), **(extra_context or {})})
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
@@ -213,6 +218,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
         if cursor is None:
             raise Http404
         passes = list(DistillationPass.objects.filter(cursor=cursor).defer("answer").order_by("-id")[:PASSES_SHOWN])
+        held = Quarantine.objects.filter(cursor=cursor, state=Quarantine.State.HELD).order_by("-seq")
         context = {
             **self.admin_site.each_context(request),
             "title": cursor.session.name,
@@ -225,7 +231,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "passes": passes,
             "estimate_url": estimate.of(cursor) if cursor.lag else "",
             **_again(request, cursor),
-            "strip": strip(cursor, passes, list(Quarantine.objects.filter(cursor=cursor, state="held")[:PASSES_SHOWN])),
+            "strip": strip.parts(cursor, passes, list(held[:PASSES_SHOWN])),
         }
         return TemplateResponse(request, "console/cursor.html", context)
 
@@ -249,30 +255,6 @@ def _again(request: HttpRequest, cursor: Cursor) -> dict[str, Any]:
         "withdraw_url": links.act("agentmemory", "memory", "withdraw", going, here) if may else "",
         "withdraws": len(going),
     }
-
-
-def strip(cursor: Cursor, passes: list[DistillationPass], quarantines: list[Quarantine]) -> list[dict[str, Any]]:
-    """The session from its first message to the watermark as segments, each with its share and its tone."""
-    whole = max(cursor.watermark, 1)
-    found = [
-        {
-            "tone": {"applied": "green", "empty": "grey", "failed": "red", "running": "blue"}[row.outcome],
-            "share": 100 * max(row.end - row.start, 0) / whole,
-            "title": f"messages {row.start + 1} to {row.end}: {row.outcome}",
-            "url": links.a_pass(row.pk),
-        }
-        # A failed attempt moved nothing: it is in the list below, and its stretch is drawn by the pass that did.
-        for row in sorted(passes, key=lambda row: row.pk)
-        if row.outcome in ("applied", "empty")
-    ]
-    found += [
-        {"tone": "red", "share": 100 / whole, "title": f"message {row.seq}: quarantined", "url": ""}
-        for row in quarantines
-    ]
-    if cursor.lag:
-        title = f"messages {cursor.position + 1} to {cursor.watermark}: not yet"
-        found.append({"tone": "", "share": 100 * cursor.lag / whole, "title": title, "url": ""})
-    return found
 
 
 def _lag_bar(cursor: Cursor) -> SafeString:

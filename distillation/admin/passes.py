@@ -73,7 +73,7 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
         ),
     )
     empty_line = "No pass yet: a finished turn is distilled at the next tick of a running task cluster."
-    list_display = ("number", "ended", "whose", "window", "became", "by", "tokens", "cost_shown", "took", "started")
+    list_display = ("number", "ended", "whose", "became", "by", "used", "started")
     list_select_related = ("space", "agent")
     search_fields = ("session_name",)
     search_help_text = "The name of a session"
@@ -112,37 +112,29 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
 
     @admin.display(description="Session", ordering="session_name")
     def whose(self, row: DistillationPass) -> SafeString:
+        window = f"{row.start + 1}\u2013{row.end}" if row.end > row.start else "no message"
         return format_html(
-            '<span class="am-key">{}</span><span class="am-first">{}</span>', row.session_name, row.agent
+            '<span class="am-key">{}</span><span class="am-first">{} · {}</span>', row.session_name, row.agent, window
         )
 
-    @admin.display(description="Messages")
-    def window(self, row: DistillationPass) -> str:
-        return f"{row.start + 1} to {row.end}" if row.end > row.start else "none"
-
-    @admin.display(description="Written / refused")
-    def became(self, row: DistillationPass) -> str:
-        return f"{len(row.written)} / {len(row.refused)}"
+    @admin.display(description="Written")
+    def became(self, row: DistillationPass) -> SafeString:
+        refused = f"{len(row.refused)} refused" if row.refused else ""
+        return format_html('{}<span class="am-first">{}</span>', len(row.written), refused)
 
     @admin.display(description="By")
     def by(self, row: DistillationPass) -> SafeString:
         return format_html('{}<span class="am-first">{}</span>', row.provider_name or figures.NONE, row.model)
 
-    @admin.display(description="Tokens in / out")
-    def tokens(self, row: DistillationPass) -> str:
-        return f"{figures.number(row.input_tokens)} / {figures.number(row.output_tokens)}"
-
-    @admin.display(description="Cost", ordering="cost")
-    def cost_shown(self, row: DistillationPass) -> str:
-        return figures.money(row.cost)
-
-    @admin.display(description="Took")
-    def took(self, row: DistillationPass) -> str:
-        return figures.duration(row.seconds) if row.seconds is not None else figures.NONE
+    @admin.display(description="Tokens in / out", ordering="cost")
+    def used(self, row: DistillationPass) -> SafeString:
+        tokens = f"{figures.number(row.input_tokens)} / {figures.number(row.output_tokens)}"
+        return format_html('{}<span class="am-first">{}</span>', tokens, figures.money(row.cost))
 
     @admin.display(description="Started", ordering="started_at")
     def started(self, row: DistillationPass) -> SafeString:
-        return figures.when(row.started_at)
+        took = f"took {figures.duration(row.seconds)}" if row.seconds is not None else ""
+        return format_html('{}<span class="am-first">{}</span>', figures.when(row.started_at), took)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None

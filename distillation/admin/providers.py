@@ -92,7 +92,7 @@ class ProviderAdmin(base.ProviderAdmin):
             run=_test,
         ),
     )
-    list_display = ("name", "what", "state", "key_state", "default_model", "priced", "called", "address", "row_acts")
+    list_display = ("called_by", "what", "state", "serves", "called", "row_acts")
     change_form_outer_before_template = "console/provider_before.html"
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
@@ -101,7 +101,7 @@ class ProviderAdmin(base.ProviderAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _CalledList
 
-    @admin.display(description="Calls in the last day")
+    @admin.display(description="Calls, 24 h")
     def called(self, provider: Any) -> str:
         failed = f", {figures.number(provider.calls.failed)} failed" if provider.calls.failed else ""
         return f"{figures.number(provider.calls.made)}{failed}"
@@ -122,7 +122,7 @@ class ProviderAdmin(base.ProviderAdmin):
         return {
             "acts": self.act_links(provider, request),
             "provider": provider,
-            "pause": pause_line(provider, now=timezone.now()),
+            "pause": pause_line(provider, now=timezone.now()).removeprefix("paused "),
             "calls": providing.calls_in_the_last_day().get(provider.pk, providing.Calls()),
             "test": test,
             "test_state": labels.label(_verdict(test.detail)) if test else "",

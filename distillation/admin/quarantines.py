@@ -54,6 +54,7 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
             offered=_held,
         ),
     )
+    counted = ("message", "messages")
     empty_line = "No message is in quarantine."
     list_display = ("message", "stated", "whose", "failures", "decided", "since", "row_acts")
     list_select_related = ("cursor__session", "agent")

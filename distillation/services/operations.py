@@ -140,4 +140,12 @@ def _decided(quarantine_id: int, state: str, operator: str, reason: str) -> Quar
 
 
 def _record(act: str, cursor: Cursor, operator: str, reason: str, **detail: Any) -> None:
-    activity.record(act, who=f"operator:{operator}", target=cursor, reason=reason, space=cursor.space, detail=detail)
+    activity.record(
+        act,
+        who=f"operator:{operator}",
+        target=cursor,
+        reason=reason,
+        space=cursor.space,
+        detail=detail,
+        name=cursor.session.name,
+    )

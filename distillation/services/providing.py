@@ -96,8 +96,7 @@ def try_out(*, provider_id: int, operator: str, reason: str) -> Tried:
 
 def last_test(provider: Provider) -> Activity | None:
     """The newest test of a provider; what came back is in its `detail`, as in `Tried`."""
-    tests = Activity.objects.filter(target_type=Provider._meta.label_lower, target_id=str(provider.pk), act=TEST)
-    return tests.order_by("-id").first()
+    return activity.newest(TEST, target=provider)
 
 
 def calls_in_the_last_day() -> dict[int, Calls]:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from agentmemory.models import Activity, Memory, MemoryEvent, MemorySource
+from agentmemory.services import activity
 from distillation.models import Cursor, DistillationPass
 from distillation.services import operations
 
@@ -44,9 +45,9 @@ class Again:
 
 def newest(cursor: Cursor) -> Again | None:
     """What the newest order to distil a session again has brought so far; nothing where there was none."""
-    orders = Activity.objects.filter(target_type=Cursor._meta.label_lower, target_id=str(cursor.pk))
-    order = orders.filter(act=operations.DISTIL_AGAIN, detail__has_key="after_pass").order_by("-pk").first()
-    if order is None:
+    order = activity.newest(operations.DISTIL_AGAIN, target=cursor)
+    # Orders of earlier releases do not tell after which pass they came.
+    if order is None or "after_pass" not in order.detail:
         return None
     start, upto = int(order.detail["to"]), int(order.detail["position"])
     found = report(cursor=cursor, first_pass=int(order.detail["after_pass"]) + 1, upto=upto)

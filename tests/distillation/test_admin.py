@@ -295,7 +295,7 @@ def test_d24_a_provider_is_paused_and_resumed_with_a_reason(operator: Client, se
     operator.post(provider_act("pause", provider), {"reason": HOSTILE})
 
     text = operator.get(where).content.decode()
-    assert "paused by ada" in text
+    assert " by ada: " in text
     assert "key present" in text
     assert 'id="act-resume"' in text
     assert HOSTILE not in text

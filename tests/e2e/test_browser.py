@@ -194,7 +194,7 @@ def take_pictures(browser: Browser, state: Any, service: Service, where: Path) -
     for width in (1280, 768):
         for scheme in ("light", "dark"):
             size: Any = {"width": width, "height": 900}
-            context = browser.new_context(viewport=size, storage_state=state, color_scheme=scheme)  # type: ignore[arg-type]
+            context = browser.new_context(viewport=size, storage_state=state, color_scheme=scheme)
             page = context.new_page()
             for name, path in pages.items():
                 page.goto(f"{service.address}/admin/{path}", wait_until="networkidle")
