@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Swagger
 from ninja.openapi.schema import OpenAPISchema
 
-from agentmemory.api import history, memories, problems, search
+from agentmemory.api import history, memories, memory_tool, problems, search
 from agentmemory.api.auth import TokenAuth
 from agentmemory.api.fields import rfc3339
 from agentmemory.api.parsing import StrictParser
@@ -96,7 +96,18 @@ def build() -> MemoryAPI:
     built.add_exception_handler(InputConflict, _input_conflict)
     built.add_exception_handler(Crowded, _crowded)
     built.add_exception_handler(BackingOff, _backing_off)
-    for module in (memories, search, history, sessions, messages, inputs, executions, events, distillation):
+    for module in (
+        memories,
+        memory_tool,
+        search,
+        history,
+        sessions,
+        messages,
+        inputs,
+        executions,
+        events,
+        distillation,
+    ):
         built.add_router("", module.router)
     return built
 
