@@ -48,6 +48,11 @@ CASES: dict[tuple[str, str], Case] = {
     ("get", "/memories/{key}"): Case(path=f"/memories/{KEY}"),
     ("delete", "/memories/{key}"): Case(path=f"/memories/{KEY}", answers=NOTHING_FOUND),
     ("get", "/memories"): Case(path="/memories?limit=500", answers=NOTHING_FOUND),
+    ("post", "/memory-tool"): Case(
+        path="/memory-tool",
+        body={"command": "str_replace", "path": f"/memories/{KEY}", "old_str": "fox", "new_str": "x"},
+        answers=NOTHING_FOUND,
+    ),
     ("get", "/search"): Case(path=f"/search?q={CANARY}&limit=50&explain=true", answers=NOTHING_FOUND),
     ("get", "/transcripts/search"): Case(
         path=f"/transcripts/search?q={CANARY}&limit=50&neighbours=10", answers=frozenset({200, 422})
