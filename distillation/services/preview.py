@@ -18,9 +18,11 @@ from distillation.services import distilling, failures, gates, reading, resoluti
 # What English prose comes to with current tokenizers, about; an estimate is all that is promised.
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 400
-# A page that estimates has an end: so many sessions, and of each so many windows.
+# A page that estimates has an end, since each window costs a search: so many sessions, so many windows of each and
+# of all together.
 SESSIONS_LOOKED_AT = 50
 WINDOWS_LOOKED_AT = 40
+WINDOWS_IN_ALL = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ def due(*, space: Space | None = None, agent: Agent | None = None, session: Sess
 def by_session(
     *, space: str = "", agent: str = "", session: str = "", most: int = SESSIONS_LOOKED_AT
 ) -> tuple[list[Estimate], bool]:
-    """What a run would read of each session that is due, the oldest first, and whether there are more than `most`.
+    """What a run would read of each session that is due, the oldest first, and whether there are more than were looked at.
 
     Spaces, agents and sessions are named by slug, handle and name.
     """
@@ -74,12 +76,19 @@ def by_session(
     due = Cursor.objects.due(timezone.now()).filter(**{field: name for field, name in named.items() if name})
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = list(due.select_related(*related).order_by("due_since", "pk")[: most + 1])
-    return [_estimate(cursor) for cursor in rows[:most]], len(rows) > most
+    found: list[Estimate] = []
+    left = WINDOWS_IN_ALL
+    for cursor in rows[:most]:
+        if left <= 0:
+            break
+        found.append(_estimate(cursor, most=min(left, WINDOWS_LOOKED_AT)))
+        left -= found[-1].windows
+    return found, len(found) < len(rows)
 
 
-def _estimate(cursor: Cursor) -> Estimate:
-    windows = list(islice(_windows(cursor), WINDOWS_LOOKED_AT + 1))
-    looked_at = windows[:WINDOWS_LOOKED_AT]
+def _estimate(cursor: Cursor, *, most: int) -> Estimate:
+    windows = list(islice(_windows(cursor), most + 1))
+    looked_at = windows[:most]
     costs = [each.cost for each in looked_at if each.cost is not None]
     first = looked_at[0] if looked_at else None
     return Estimate(
@@ -91,7 +100,7 @@ def _estimate(cursor: Cursor) -> Estimate:
         cost=sum(costs, start=Decimal(0)) if len(costs) == len(looked_at) else None,
         served_by=f"{first.model} ({first.provider})" if first else "",
         obstacle=first.obstacle if first else "",
-        more=len(windows) > WINDOWS_LOOKED_AT,
+        more=len(windows) > most,
     )
 
 

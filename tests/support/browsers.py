@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from django.db import connections
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
@@ -63,6 +64,8 @@ def chromium() -> Iterator[Browser]:
             browser = started.chromium.launch(executable_path=found, args=OPTIONS)
             yield browser
             browser.close()
+            # Within that loop the framework has connections of its own, which nobody else would close.
+            connections.close_all()
     finally:
         if before is None:
             del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
