@@ -40,15 +40,24 @@ Not sent for messages that end their turn by what they are: `messages_appended` 
 sources_left = Signal()
 """Memories rest on less than before: a merge was undone. Sent with `memory_ids` (locked) and `reason`."""
 
-purging = Signal()
-"""Something is erased for good, in a transaction marked as a purge, before its rows are deleted.
+memories_erased = Signal()
+"""Memories are erased for good, in a transaction marked as a purge. Sent with `memory_ids` and `counts` before it.
 
-Sent with `memory_ids`, `messages` (the numbers of messages by the key of their session) and `counts`, a counter of rows
-by table: each app erases what it keeps of them, and counts it there.
+Each app empties what it keeps of their content, and adds to `counts` how many rows of which table that were.
 """
+
+messages_erased = Signal()
+"""Messages are erased for good, in a transaction marked as a purge, before they are removed.
+
+Sent with `session` (locked), `uids`, `seqs`, `whole` (whether the session goes too) and `counts`, as above. A receiver
+may return ids of memories that have words of them in their context.
+"""
+
+passes_erased = Signal()
+"""What single attempts kept is erased for good. Sent with `pass_ids` and `counts`, as above."""
 
 agent_leaving = Signal()
 """An agent is about to be deleted. Sent with `agent`, `heir` (the agent that gets what it had, or None) and `counts`.
 
-With an heir, each app gives over what hangs on the agent; without one, what is left of it is erased.
+With an heir, each app gives over what hangs on the agent; without one, it erases what is left of it.
 """

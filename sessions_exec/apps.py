@@ -11,6 +11,6 @@ class SessionsExecConfig(AppConfig):
         # Connects the signals' receivers: from here on the log follows every transcript.
         from agentmemory.services import stored_secrets
         from sessions_exec.models import Input
-        from sessions_exec.services import following  # noqa: F401
+        from sessions_exec.services import erasure, following  # noqa: F401
 
         stored_secrets.PLACES.append(stored_secrets.Place(model=Input, columns=("prompt",)))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import models
 
 from agentmemory.models import Activity, Space
+
+
+def forget(model: type[models.Model], ids: Iterable[Any]) -> int:
+    """Take names, reasons and details out of the record of these rows, in a transaction marked as a purge.
+
+    Who did what to which id, and when, stays. Returns how many acts it was.
+    """
+    acts = Activity.objects.filter(target_type=model._meta.label_lower, target_id__in=[str(pk) for pk in ids])
+    return acts.update(target="", reason="", detail={})
 
 
 def record(

@@ -27,6 +27,8 @@ from sessions_exec.llm.messages import ModelCallFailed
 
 IDLE = "idle"
 BACKING_OFF = "backing_off"
+ERASED = "erased"
+"""The failure of a pass whose messages were erased for good while it ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,10 @@ def _record_usage(row: DistillationPass, input_tokens: int, output_tokens: int) 
     """Put what a call cost on its pass, whatever came of it (D25)."""
     row.input_tokens, row.output_tokens = input_tokens, output_tokens
     row.cost = failures.cost(row.provider, input_tokens, output_tokens)
-    row.save(update_fields=["answer", "answered_at", "input_tokens", "output_tokens", "cost"])
+    ours = DistillationPass.objects.filter(pk=row.pk)
+    ours.update(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost)
+    # Not over a purge that ended the pass meanwhile: what it read is gone for good, and so is what was said of it.
+    ours.exclude(failure=ERASED).update(answer=row.answer, answered_at=row.answered_at)
 
 
 def _locked(cursor_id: int, epoch: int) -> Cursor:
