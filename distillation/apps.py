@@ -11,7 +11,7 @@ class DistillationConfig(AppConfig):
         # Connects the receivers: from here on every finished turn moves a watermark, and what is taken back is settled.
         from agentmemory.services import stored_secrets
         from distillation.models import Cursor, DistillationPass, Quarantine
-        from distillation.services import erasure, reconciliation, watermarks  # noqa: F401
+        from distillation.services import erasure, kept, reconciliation, watermarks  # noqa: F401
 
         stored_secrets.PLACES += [
             stored_secrets.Place(model=DistillationPass, columns=("answer", "written", "refused", "error")),

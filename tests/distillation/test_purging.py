@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from agentmemory.authorship import Author
@@ -24,7 +25,7 @@ from agentmemory.models import (
     Message,
     Session,
 )
-from agentmemory.services import curation, memories, merging, purging, tokens, transcripts
+from agentmemory.services import curation, finding, memories, merging, purging, tokens, transcripts
 from agentmemory.services.purging import Scope
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, operations
@@ -315,3 +316,50 @@ def test_t4_an_heir_with_the_same_keys_is_refused_and_nothing_changes(full: Sess
 def test_t4_an_agent_without_anything_is_just_deleted(agent: Agent) -> None:
     purging.delete_agent(agent_id=agent.pk, author=OPERATOR, reason="made by mistake")
     assert not Agent.objects.exists()
+
+
+def test_everything_about_something_is_found_wherever_it_is_kept(full: Session) -> None:
+    found = finding.everything(CANARY.upper())
+    assert {row.kind for row in found.rows} == {"memory", "message", "session", "pass"}
+    assert {row.pk for row in found.rows if row.kind == "memory"} == set(Memory.objects.values_list("pk", flat=True))
+    scope = Scope(
+        memory_ids=[row.pk for row in found.rows if row.kind == "memory"],
+        message_ids=[row.pk for row in found.rows if row.kind == "message"],
+        pass_ids=[row.pk for row in found.rows if row.kind == "pass"],
+    )
+    purging.purge(scope=scope, author=OPERATOR, reason="asked for")
+    assert {row.kind for row in finding.everything(CANARY).rows} == {"session"}
+
+
+def test_what_is_found_is_bounded(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "MOST", 2)
+    caller = Caller(space=agent.space, agent=agent)
+    for n in range(4):
+        memories.put(caller=caller, draft=memories.Draft(key=f"k{n}", content=f"About {CANARY}."))
+    found = finding.everything(CANARY)
+    assert (len(found.rows), found.cut) == (2, ("memory",))
+    with pytest.raises(Invalid):
+        finding.everything("ab")
+
+
+def test_the_command_previews_and_purges(full: Session, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["--space", "acme", "--agent", "ada", "--session", full.name]
+    call_command("purge", *call, "--dry-run")
+    told = capsys.readouterr().out
+    assert "agentmemory_message: " in told
+    assert "Nothing was erased" in told
+    with pytest.raises(CommandError, match="reason"):
+        call_command("purge", *call)
+    assert where() >= EVERYWHERE
+    call_command("purge", *call, "--reason", "asked for")
+    assert where() == set()
+    assert "certificate" in capsys.readouterr().out
+
+
+def test_t4_the_command_deletes_an_agent_only_with_a_choice(full: Session, agent: Agent) -> None:
+    call = ["--space", "acme", "--agent", "ada", "--delete-agent", "--reason", "left"]
+    with pytest.raises(CommandError, match="say to whom"):
+        call_command("purge", *call)
+    AgentFactory.create(space=agent.space, handle="grace")
+    call_command("purge", *call, "--heir", "grace")
+    assert not Agent.objects.filter(handle="ada").exists()
