@@ -106,6 +106,7 @@ def _memories(text: str) -> list[Found]:
 def _messages(text: str) -> list[Found]:
     """Messages whose visible words or whole content hold it; in JSON some characters are written otherwise."""
     rows = Message.objects.annotate(raw=as_text("content")).filter(holding(text, "text", "raw", "uid"))
+    found: list[Any] = list(rows.select_related("session__agent", "session__space").order_by("-pk")[: MOST + 1])
     return [
         Found(
             kind="message",
@@ -114,7 +115,7 @@ def _messages(text: str) -> list[Found]:
             excerpt=excerpt(message.text or message.raw, text),
             whose=f"{message.session.agent.handle} · {message.session.space.slug}",
         )
-        for message in rows.select_related("session__agent", "session__space").order_by("-pk")[: MOST + 1]
+        for message in found
     ]
 
 

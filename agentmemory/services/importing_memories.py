@@ -121,7 +121,7 @@ def _read(text: str) -> exported.Line:
 
 
 def _one(wanted: Wanted, line: exported.Line) -> str:
-    """Take one memory in. `created`, `known` or `replaced`; raises `_Kept`."""
+    """Take one memory in. `created`, `known` or `replaced`; raises `_Kept` and `Invalid`."""
     _check(wanted, line)
     owner = spaces.ensure_agent(wanted.space, line.owner) if line.owner else None
     pk = _mapped(wanted.space, line.id)
@@ -176,7 +176,7 @@ def _create(space: Space, owner: Agent | None, pk: UUID, line: exported.Line) ->
         "repeats_id": _there(space, line.repeats, origin="curated"),
     }
     if line.merged_into is not None and links["merged_into_id"] is None:
-        raise _Kept("what it was merged into is not here")
+        raise Invalid("what it was merged into is not here")
     place = {"pk": pk, "space": space, "owner": owner}
     if line.history:
         # Its history is in the file: nothing is to be added to it.

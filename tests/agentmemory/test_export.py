@@ -172,18 +172,20 @@ def test_m2_a_curated_memory_that_says_something_else_is_kept_and_told(full: Age
 
 
 def test_one_line_that_is_refused_holds_up_none_of_the_others(full: Agent) -> None:
-    lines = exported(full.space)
+    header, *lines = exported(full.space)
     emptied(full.space)
-    secret = json.loads(lines[1])
+    by_key = {json.loads(line)["key"]: json.loads(line) for line in lines}
+    secret, long, survivor = by_key["theirs"], by_key["given"], by_key["c"]
     secret["content"] = "The token is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    long = json.loads(lines[2])
     long["content"] = "x" * 10_001
-    report, problems = take_in(full.space, [lines[0], json.dumps(secret), json.dumps(long), "{", "", *lines[3:]])
-    assert report.refused == 3
-    assert report.created == len(lines) - 3
-    assert [problem.line for problem in problems] == [2, 3, 4]
+    others = [line for line in lines if json.loads(line)["key"] not in {"theirs", "given", "c"}]
+    report, problems = take_in(full.space, [header, json.dumps(secret), json.dumps(long), "{", "", *others])
+    assert report.refused == 5, "those that went into the survivor, which is not there, too"
+    assert report.created == len(others) - 2
+    assert [problem.line for problem in problems][:3] == [2, 3, 4]
     assert "ghp_" not in "".join(problem.why for problem in problems)
-    assert take_in(full.space, [lines[0], json.dumps(secret)], keep_secrets=True)[0].created == 1
+    assert take_in(full.space, [header, json.dumps(secret)], keep_secrets=True)[0].created == 1
+    assert take_in(full.space, [header, json.dumps(survivor), *others])[0].created == 3
 
 
 def test_what_is_no_export_is_refused(agent: Agent) -> None:
