@@ -17,6 +17,7 @@ from agentmemory.services import inspection, providers
 from distillation.models import DistillationPass
 from distillation.services import overview, states
 from sessions_exec.services import heartbeats
+from sessions_exec.services import standing as execution
 
 DAYS = 30
 # Charts read a month; they may be this many seconds behind.
@@ -34,6 +35,7 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "overview": True,
         "silent": not heartbeats.alive(),
         "figures": _figures(standing),
+        "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
         "needs": _needs(standing),
         "latest": _latest(request),
@@ -96,6 +98,22 @@ def _oldest(standing: overview.Standing, url: str) -> dict[str, Any]:
         "url": links.change("distillation", "cursor", cursor.pk),
         "tone": {"backing_off": "amber", "blocked": "red"}.get(state.name, "blue"),
     }
+
+
+def _executions() -> list[dict[str, Any]]:
+    """How execution stands, each state with its number and the list behind it."""
+    found = execution.figures()
+    lists = (
+        ("live", "", found.live, links.listing("sessions_exec", "execution", "state=live")),
+        ("expired", "", found.expired, links.listing("sessions_exec", "execution", "state=expired")),
+        ("recovered", "recovered today", found.recovered, links.listing("sessions_exec", "recovery")),
+        ("waits", "inputs wait", found.waiting, links.listing("sessions_exec", "input")),
+    )
+    return [{"state": state, "text": text, "value": _most(count), "url": url} for state, text, count, url in lists]
+
+
+def _most(count: int) -> str:
+    return f"{execution.MOST}+" if count > execution.MOST else figures.number(count)
 
 
 def _charts() -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from distillation.services import overview
+from sessions_exec.services import standing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,24 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
     ),
     (
         "Sessions",
-        (Item(title="Sessions", icon="forum", route="agentmemory_session", needs="agentmemory.view_session"),),
+        (
+            Item(title="Sessions", icon="forum", route="agentmemory_session", needs="agentmemory.view_session"),
+            Item(
+                title="Live executions",
+                icon="play_circle",
+                route="sessions_exec_execution",
+                needs="sessions_exec.view_execution",
+                badge="expired",
+                tone="warning",
+            ),
+            Item(title="Inputs that wait", icon="inbox", route="sessions_exec_input", needs="sessions_exec.view_input"),
+            Item(
+                title="Recoveries",
+                icon="healing",
+                route="sessions_exec_recovery",
+                needs="sessions_exec.view_recovery",
+            ),
+        ),
     ),
     (
         "Set-up",
@@ -105,12 +123,20 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     """Groups in the console's order; those without a visible item are left out."""
     start = {"title": "Start", "icon": "dashboard", "link": reverse("admin:index")}
     groups = [{"title": "Overview", "items": [start]}]
-    counts = overview.badges() if request.user.has_perm("distillation.view_cursor") else {}
+    counts = _counts(request)
     for title, items in GROUPS:
         visible = [_shown(request, item, counts) for item in items if request.user.has_perm(item.needs)]
         if visible:
             groups.append({"title": title, "items": visible})
     return groups
+
+
+def _counts(request: HttpRequest) -> dict[str, int]:
+    """The badges' numbers, as far as this operator may see what they count."""
+    counts = overview.badges() if request.user.has_perm("distillation.view_cursor") else {}
+    if request.user.has_perm("sessions_exec.view_execution"):
+        counts |= {"expired": standing.expired()}
+    return counts
 
 
 def _shown(request: HttpRequest, item: Item, counts: dict[str, int]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ register.simple_tag(links.memory, name="memory_url")
 register.simple_tag(links.session, name="session_url")
 register.simple_tag(links.a_pass, name="pass_url")
 register.simple_tag(links.a_cursor, name="cursor_url")
+register.simple_tag(links.change, name="page_url")
 
 
 @register.simple_tag
