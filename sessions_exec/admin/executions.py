@@ -174,7 +174,7 @@ class ExecutionAdmin(ActingAdmin[Execution], ReadOnlyAdmin[Execution]):
 
     @admin.display(description="Phase", ordering="phase")
     def in_phase(self, row: Execution) -> SafeString:
-        return format_html('{}<span class="am-first">{}</span>', row.phase, row.get_phase_display())
+        return waiting.phase(row.phase)
 
     @admin.display(description="Since", ordering="acquired_at")
     def age(self, row: Execution) -> SafeString:

@@ -86,8 +86,8 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
         row = self.get_object(request, object_id)
         if row is not None and row.prompt is not None and permissions.reads_private(request):
             permissions.note_look(request, row, row.space)
-        acts = self.act_links(row, request) if row else []
-        context = {"title": "Input", "acts": acts, **(extra_context or {})}
+        shown = {"acts": self.act_links(row, request), "original": links.Named(row, row.uid)} if row else {}
+        context = {"title": "Input", **shown, **(extra_context or {})}
         return super().change_view(request, object_id, form_url, context)
 
     @admin.display(description="Input", ordering="uid")

@@ -45,7 +45,10 @@ class RecoveryAdmin(ReadOnlyAdmin[Recovery]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return super().change_view(request, object_id, form_url, {"title": "Recovery", **(extra_context or {})})
+        row = self.get_object(request, object_id)
+        named = {"original": links.Named(row, f"{row.session.name}, epoch {row.epoch}")} if row else {}
+        context = {"title": "Recovery", **named, **(extra_context or {})}
+        return super().change_view(request, object_id, form_url, context)
 
     @admin.display(description="Session", ordering="session__name")
     def whose(self, row: Recovery) -> SafeString:
@@ -55,7 +58,7 @@ class RecoveryAdmin(ReadOnlyAdmin[Recovery]):
     def stated(self, row: Recovery) -> SafeString:
         if row.outcome == Recovery.Outcome.FAILED:
             return labels.with_line("failed", "recovered once too often: the turn was ended")
-        return labels.with_line("recovered", f"epoch {row.epoch}")
+        return labels.label("recovered")
 
     @admin.display(description="Holder", ordering="holder")
     def held_by(self, row: Recovery) -> SafeString:
@@ -70,8 +73,8 @@ class RecoveryAdmin(ReadOnlyAdmin[Recovery]):
     @admin.display(description="What was found", ordering="phase")
     def found(self, row: Recovery) -> SafeString:
         calls = len(row.tool_calls)
-        line = f"{calls} tool call{'' if calls == 1 else 's'} of unknown outcome" if calls else row.get_phase_display()
-        return format_html('{}<span class="am-first">{}</span>', row.phase, line)
+        line = f"{calls} tool call{'' if calls == 1 else 's'} of unknown outcome" if calls else ""
+        return waiting.phase(row.phase, line)
 
     @admin.display(description="What was done")
     def done(self, row: Recovery) -> SafeString | str:

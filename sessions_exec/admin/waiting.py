@@ -19,6 +19,8 @@ from sessions_exec.services import inbox, standing
 INPUTS_SHOWN = 20
 CHARS_SHOWN = 20_000
 CHARS_OF_A_LINE = 120
+PHASES = {"ready": "nothing under way", "safe": "all is recorded", "unknown": "something was dispatched"}
+"""What a phase says of its moment, in few words."""
 
 
 def whose(session: Session, space: str) -> SafeString:
@@ -28,6 +30,13 @@ def whose(session: Session, space: str) -> SafeString:
         session.name,
         session.agent.handle,
         space,
+    )
+
+
+def phase(name: str, line: str = "") -> SafeString:
+    """A phase in a list, with its few words or a better line under it."""
+    return format_html(
+        '<div class="am-stack"><span>{}</span><span class="am-line">{}</span></div>', name, line or PHASES.get(name, "")
     )
 
 
