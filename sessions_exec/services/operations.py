@@ -95,4 +95,4 @@ def _name(execution: Execution) -> dict[str, Any]:
 
 def _record(act: str, session: Session, operator: str, reason: str, **detail: Any) -> None:
     who = f"operator:{operator}"
-    activity.record(act, who=who, target=session, reason=reason, space=session.space, detail=detail)
+    activity.record(act, who=who, target=session, reason=reason, space=session.space, detail=detail, name=session.name)

@@ -257,7 +257,7 @@ def test_s7_recover_now_asks_a_reason_and_settles_what_is_expired(operator: Clie
     assert "is recovered" in told
     assert Recovery.objects.get().epoch == 1
     assert row(session).holder == ""
-    assert acts_recorded() == [("recover execution", "operator:ada", str(session), WHY["reason"])]
+    assert acts_recorded() == [("recover execution", "operator:ada", "s1", WHY["reason"])]
 
 
 def test_s1_recover_now_leaves_a_live_execution_alone_and_says_so(operator: Client, session: Session) -> None:
@@ -305,7 +305,7 @@ def test_s6_interrupt_asks_the_holder_to_stop_and_keeps_what_waits(operator: Cli
     assert executions.renew(session=session, held=held).interrupted_at is not None
     waiting.refresh_from_db()
     assert (waiting.state, waiting.resume) == ("pending", False)
-    assert acts_recorded() == [("interrupt execution", "operator:ada", str(session), WHY["reason"])]
+    assert acts_recorded() == [("interrupt execution", "operator:ada", "s1", WHY["reason"])]
     assert "asked to stop" in page(operator, url("execution_changelist"))
 
 
@@ -323,7 +323,7 @@ def test_the_turn_is_ended_and_its_holder_refused(operator: Client, session: Ses
     assert "turn.ended" in log(session)
     with pytest.raises(LeaseLost):
         executions.renew(session=session, held=held)
-    assert acts_recorded() == [("end turn", "operator:ada", str(session), WHY["reason"])]
+    assert acts_recorded() == [("end turn", "operator:ada", "s1", WHY["reason"])]
 
 
 @pytest.mark.parametrize("name", ["interrupt", "end-turn"])
