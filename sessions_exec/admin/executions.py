@@ -132,7 +132,7 @@ def known() -> QuerySet[Execution]:
 class ExecutionAdmin(ActingAdmin[Execution], ReadOnlyAdmin[Execution]):
     acts: ClassVar[Sequence[Act]] = ACTS
     empty_line = "Nobody runs a session now. A runner takes one with POST /api/v1/sessions/ID/execution."
-    list_display = ("whose", "stated", "held_by", "in_phase", "age", "left", "row_acts")
+    list_display = ("whose", "stated", "held_by", "in_phase", "age", "row_acts")
     list_select_related = RELATED
     search_fields = ("session__name", "holder")
     ordering = ("expires_at",)
@@ -162,9 +162,10 @@ class ExecutionAdmin(ActingAdmin[Execution], ReadOnlyAdmin[Execution]):
     def whose(self, row: Execution) -> SafeString:
         return waiting.whose(row.session, row.space.slug)
 
-    @admin.display(description="State")
+    @admin.display(description="State and time left", ordering="expires_at")
     def stated(self, row: Any) -> SafeString:
-        return labels.with_line(standing.of(row, row.now), interruption(row))
+        line = (time_left(row), interruption(row))
+        return labels.with_line(standing.of(row, row.now), ", ".join(part for part in line if part))
 
     @admin.display(description="Holder", ordering="holder")
     def held_by(self, row: Execution) -> SafeString:
@@ -179,10 +180,6 @@ class ExecutionAdmin(ActingAdmin[Execution], ReadOnlyAdmin[Execution]):
     @admin.display(description="Since", ordering="acquired_at")
     def age(self, row: Execution) -> SafeString:
         return figures.when(row.acquired_at)
-
-    @admin.display(description="Time left", ordering="expires_at")
-    def left(self, row: Any) -> str:
-        return time_left(row)
 
     @admin.display(description="Actions")
     def row_acts(self, row: Execution) -> SafeString | str:
@@ -227,7 +224,7 @@ def time_left(row: Any) -> str:
     if row.expires_at is None:
         return figures.NONE
     span = row.expires_at - row.now
-    return figures.duration(span) if row.expires_at > row.now else f"over for {figures.duration(-span)}"
+    return f"{figures.duration(span)} left" if row.expires_at > row.now else f"over for {figures.duration(-span)}"
 
 
 def _state(row: Any, recoveries: Sequence[Recovery]) -> str:
