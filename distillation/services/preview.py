@@ -68,7 +68,7 @@ def due(*, space: Space | None = None, agent: Agent | None = None, session: Sess
 def by_session(
     *, space: str = "", agent: str = "", session: str = "", most: int = SESSIONS_LOOKED_AT
 ) -> tuple[list[Estimate], bool]:
-    """What a run would read of each session that is due, the oldest first, and whether there are more than were looked at.
+    """What a run would read of each session that is due, the oldest first, and whether more are due than that.
 
     Spaces, agents and sessions are named by slug, handle and name.
     """
