@@ -1,11 +1,12 @@
-"""How many passes a worker process makes a second, and how many calls it holds at a time (A3).
+"""How many passes worker processes make a second, and how many calls they hold at a time (A3).
 
-    python -m bench.passes [--sessions 640] [--agents 64] [--calls 64] [--wait 2]
+    python -m bench.passes [--sessions 640] [--agents 64] [--calls 64] [--workers 1] [--wait 2]
 
 Twice the same backlog, one pass a session: once through a model server that answers at once, once through one that
-takes its time. The task is run as a worker process runs it, in a process of its own; the model server is another.
-Printed are the passes a second, the most calls that waited at a time, the share of the rate that so many calls allow,
-and the worker's memory. A database of its own is made for the run, and removed.
+takes its time. Tasks are run as a worker process runs them, in processes of their own, each of which may hold
+`--calls` calls; the model server is another. Printed are the passes a second, the most calls that waited at a time,
+the share of the rate that so many calls allow, the processor's time for a pass, and the memory of all workers
+together. A database of its own is made for the run, and removed.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -32,6 +33,9 @@ ANSWER = json.dumps(
         "usage": {"input_tokens": 100, "output_tokens": 20},
     }
 ).encode()
+
+
+HEAD = "wait, s workers  calls  at once  passes/s of ideal  CPU, ms    MiB"
 
 
 class Model:
@@ -89,13 +93,12 @@ def work(pipe: Any, database: dict[str, Any], port: int, calls: int) -> None:
     settings.AGENTMEMORY_PROVIDER_KEYS = {"ANTHROPIC_API_KEY": "sk-of-bench"}
     settings.AGENTMEMORY_CALLS_AT_ONCE = calls
     agents = list(Cursor.objects.behind().order_by("agent").values_list("agent", flat=True).distinct())
+    before = time.process_time()
+    pipe.send("ready")
     pipe.recv()
-    begun = time.perf_counter()
     for agent in agents:
         tasks.distil_agent(agent)
-    seconds = time.perf_counter() - begun
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    pipe.send((seconds, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime))
+    pipe.send((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, time.process_time() - before))
 
 
 def backlog(*, sessions: int, agents: int, name: str) -> None:
@@ -120,7 +123,7 @@ def backlog(*, sessions: int, agents: int, name: str) -> None:
     coordinator.tick()
 
 
-def measure(*, wait: float, calls: int, sessions: int) -> None:
+def measure(*, wait: float, calls: int, workers: int, sessions: int) -> None:
     from django.db import connection
 
     from distillation.models import Cursor, DistillationPass
@@ -130,21 +133,32 @@ def measure(*, wait: float, calls: int, sessions: int) -> None:
     server = fork.Process(target=model, args=(theirs, wait), daemon=True)
     server.start()
     port = ours.recv()
-    mine, its = fork.Pipe()
     database = {name: connection.settings_dict[name] for name in ("HOST", "PORT", "NAME", "USER", "PASSWORD")}
-    worker = fork.Process(target=work, args=(its, database, port, calls), daemon=True)
-    worker.start()
-    mine.send("go")
-    seconds, memory, processor = mine.recv()
-    worker.join()
+    crew = []
+    for _ in range(workers):
+        mine, its = fork.Pipe()
+        worker = fork.Process(target=work, args=(its, database, port, calls), daemon=True)
+        worker.start()
+        crew.append((mine, worker))
+    for mine, _ in crew:
+        mine.recv()
+    begun = time.perf_counter()
+    for mine, _ in crew:
+        mine.send("go")
+    told = [mine.recv() for mine, _ in crew]
+    seconds = time.perf_counter() - begun
+    memory, processor = sum(each[0] for each in told), sum(each[1] for each in told)
+    for _, worker in crew:
+        worker.join()
     ours.send("how many")
     most = ours.recv()
     assert not Cursor.objects.behind().exists()  # noqa: S101 - else something else was measured
     passes = DistillationPass.objects.filter(outcome="empty").count()
     assert passes == sessions, passes  # noqa: S101
     rate = sessions / seconds
-    share = f"{rate * wait / calls:>8.0%}" if wait else f"{'':>8}"
-    print(f"{wait:>7g} {calls:>6} {most:>8} {rate:>9.1f} {share} {processor / sessions * 1000:>11.1f} {memory:>8.0f}")
+    share = f"{rate * wait / (calls * workers):>8.0%}" if wait else f"{'':>8}"
+    cost = processor / sessions * 1000
+    print(f"{wait:>7g} {workers:>7} {calls:>6} {most:>8} {rate:>9.1f} {share} {cost:>8.1f} {memory:>6.0f}")
     server.join()
 
 
@@ -153,15 +167,16 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=640)
     parser.add_argument("--agents", type=int, default=64)
     parser.add_argument("--calls", type=int, nargs="+", default=[64])
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--wait", type=float, default=2.0)
     options = parser.parse_args()
     with throwaway.database():
         from distillation.models import Cursor, DistillationPass
 
-        print(f"{'wait, s':>7} {'calls':>6} {'at once':>8} {'passes/s':>9} {'of ideal':>8} {'CPU, ms':>11} {'MiB':>8}")
+        print(HEAD)
         for number, (wait, calls) in enumerate((w, c) for c in options.calls for w in (0.0, options.wait)):
             backlog(sessions=options.sessions, agents=options.agents, name=f"bench-{number}")
-            measure(wait=wait, calls=calls, sessions=options.sessions)
+            measure(wait=wait, calls=calls, workers=options.workers, sessions=options.sessions)
             DistillationPass.objects.all().delete()
             Cursor.objects.all().delete()
 
