@@ -1,12 +1,12 @@
-"""How much of the evidence for questions about long conversations a search finds, beside SQLite's BM25.
+"""How much of the evidence for questions about long conversations a search finds, beside others' BM25.
 
     python -m bench.retrieval PATH
 
 PATH is a file of conversations in the form of LoCoMo:
 `[{id, sessions: [{session, turns: [{id, speaker, text}]}], questions: [{question, evidence: [turn id]}]}]`.
-Each turn becomes a shared memory of a space of its conversation, with the two turns before it as its context. Printed
-are the mean share of a question's evidence among the first 5, 10 and 20 hits, and the mean reciprocal rank of the
-first piece of evidence. A database of its own is made for the run, and removed.
+Each turn becomes a shared memory of a space of its conversation, with the two turns before it as its context, and a
+message of a transcript. Printed are the mean share of a question's evidence among the first 5, 10 and 20 hits, and the
+mean reciprocal rank of the first piece of evidence. A database of its own is made for the run, and removed.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -21,12 +21,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench import throwaway
 
+if TYPE_CHECKING:
+    from agentmemory.callers import Caller
+    from agentmemory.services.transcripts import NewMessage
+
 DEPTHS = (5, 10, 20)
 PREDECESSORS = 2
+CHOSEN_ON = 3
+"""So many of the conversations, the first, were looked at when it was chosen how the legs are put together."""
 
 Search = Callable[[str, int], list[str]]
 
@@ -48,22 +54,99 @@ def turns(conversation: dict[str, Any]) -> Iterator[Turn]:
             yield Turn(key=turn["id"], content=said[number], context="\n".join(before))
 
 
-def product(conversation: dict[str, Any]) -> Search:
-    """Search as an agent asks for it."""
+def stored(conversation: dict[str, Any]) -> Caller:
+    """The one who asks about a conversation; its turns are stored as memories and as a transcript, once."""
     from agentmemory.callers import Caller
     from agentmemory.models import Agent, Memory, Space
+    from agentmemory.services import transcripts
+
+    space, new = Space.objects.get_or_create(slug=conversation["id"].lower())
+    agent, _ = Agent.objects.get_or_create(space=space, handle="asker")
+    if new:
+        Memory.objects.bulk_create(
+            Memory(space=space, origin="curated", created_by="bench", key=t.key, content=t.content, context=t.context)
+            for t in turns(conversation)
+        )
+        for number, said in enumerate(conversation["sessions"]):
+            session, _ = transcripts.adopt(agent=agent, name=f"session-{number}")
+            transcripts.append(session=session, messages=list(_messages(said["turns"])))
+    return Caller(space=space, agent=agent)
+
+
+def _messages(said: list[dict[str, Any]]) -> Iterator[NewMessage]:
+    from agentmemory.services.transcripts import NewMessage
+
+    for turn in said:
+        role = "user" if turn["speaker"] == said[0]["speaker"] else "assistant"
+        yield NewMessage(uid=turn["id"], type=role, content=f"{turn['speaker']}: {turn['text']}")
+
+
+def product(conversation: dict[str, Any]) -> Search:
+    """Search in memories as an agent asks for it, with vectors where they are switched on."""
     from agentmemory.search import ranking
 
-    space = Space.objects.create(slug=conversation["id"].lower())
-    caller = Caller(space=space, agent=Agent.objects.create(space=space, handle="asker"))
-    Memory.objects.bulk_create(
-        Memory(space=space, origin="curated", created_by="bench", key=t.key, content=t.content, context=t.context)
-        for t in turns(conversation)
-    )
+    caller = stored(conversation)
 
     def search(question: str, limit: int) -> list[str]:
         results = ranking.search(caller=caller, q=question, limit=limit, count_access=False)
         return [found.memory.key for found in results.items]
+
+    return search
+
+
+def transcript(conversation: dict[str, Any]) -> Search:
+    """Search in transcripts as an agent asks for it, with vectors where they are switched on."""
+    from agentmemory.models import Agent
+    from agentmemory.search import talk
+
+    caller = stored(conversation)
+    agent = Agent.objects.get(space=caller.space)
+
+    def search(question: str, limit: int) -> list[str]:
+        results = talk.search(caller=caller, agent=agent, q=question, limit=limit, neighbours=0)
+        return [found.message.uid for found in results.items]
+
+    return search
+
+
+def vectors_alone(conversation: dict[str, Any]) -> Search:
+    """The vector leg by itself, over memories."""
+    from agentmemory.search import embeddings, vector_tables, vectors
+    from agentmemory.services import memories
+
+    caller, embedder = stored(conversation), embeddings.current()
+    if embedder is None:
+        return lambda question, limit: []
+    keys = dict(memories.listing(caller=caller).values_list("pk", "key"))
+
+    def search(question: str, limit: int) -> list[str]:
+        query = embeddings.of_query(embedder, question)
+        if query is None:
+            return []
+        near = vectors.nearest(
+            memories.listing(caller=caller),
+            vector_tables.MEMORIES,
+            query,
+            embedder=embedder,
+            limit=limit,
+            newest="updated_at",
+        )
+        return [keys[each.pk] for each in near]
+
+    return search
+
+
+def rank_bm25(conversation: dict[str, Any]) -> Search:
+    """The package `rank-bm25` over the content, as its documentation has it: words in small letters, no stemming."""
+    from rank_bm25 import BM25Okapi
+
+    rows = list(turns(conversation))
+    index = BM25Okapi([re.findall(r"\w+", row.content.lower()) for row in rows])
+
+    def search(question: str, limit: int) -> list[str]:
+        scores = index.get_scores(re.findall(r"\w+", question.lower()))
+        best = sorted(range(len(rows)), key=lambda n: -scores[n])[:limit]
+        return [rows[n].key for n in best if scores[n] > 0]
 
     return search
 
@@ -98,8 +181,9 @@ RETRIEVERS: dict[str, Callable[[dict[str, Any]], Search]] = {
     "SQLite FTS5 BM25, content, stemmed": bm25("porter unicode61", 0),
     "SQLite FTS5 BM25, content and context": bm25("unicode61", 1),
     "SQLite FTS5 BM25, content and 0.3 context, stemmed": bm25("porter unicode61", 0.3),
-    "Agent Memory": product,
+    "rank-bm25, content": rank_bm25,
 }
+OURS: dict[str, Callable[[dict[str, Any]], Search]] = {"memories": product, "transcripts": transcript}
 
 
 def measured(retriever: Callable[[dict[str, Any]], Search], conversations: list[dict[str, Any]]) -> list[float]:
@@ -132,10 +216,56 @@ def main() -> int:
 
 
 def report(conversations: list[dict[str, Any]]) -> None:
-    print(f"{'':52}" + "".join(f"{f'R@{depth}':>8}" for depth in DEPTHS) + f"{'MRR':>8}{'ms':>8}")
+    from django.conf import settings
+
+    _head("all conversations")
     for name, retriever in RETRIEVERS.items():
-        *shares, milliseconds = measured(retriever, conversations)
-        print(f"{name:52}" + "".join(f"{share:8.3f}" for share in shares) + f"{milliseconds:8.1f}", flush=True)
+        _row(name, retriever, conversations)
+    for name, retriever in OURS.items():
+        _row(f"{name}, words alone", retriever, conversations)
+    settings.AGENTMEMORY_EMBEDDER = "auto"
+    if obstacle := embedded(conversations):
+        print(f"Without vectors: {obstacle}")
+        return
+    _row("memories, vectors alone", vectors_alone, conversations)
+    for part, some in _parts(conversations).items():
+        if some is not conversations:
+            _head(part)
+        for name, retriever in OURS.items():
+            if some is not conversations:
+                settings.AGENTMEMORY_EMBEDDER = "none"
+                _row(f"{name}, words alone", retriever, some)
+                settings.AGENTMEMORY_EMBEDDER = "auto"
+            _row(f"{name}, words and vectors", retriever, some)
+
+
+def embedded(conversations: list[dict[str, Any]]) -> str:
+    """Have every vector made. Returns why there are none, or nothing."""
+    from agentmemory.services import embedding
+
+    if obstacle := embedding.prepare():
+        return obstacle
+    for conversation in conversations:
+        stored(conversation)
+    begun, rows = time.perf_counter(), embedding.waiting()
+    while embedding.waiting():
+        embedding.run()
+    print(f"{rows / (time.perf_counter() - begun):.0f} rows a second embedded")
+    return ""
+
+
+def _parts(conversations: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """All, those that choices were made on, and the others, which tell whether the choices hold."""
+    return {"all": conversations, "chosen on": conversations[:CHOSEN_ON], "held out": conversations[CHOSEN_ON:]}
+
+
+def _head(title: str) -> None:
+    print(f"{title:52}" + "".join(f"{f'R@{depth}':>8}" for depth in DEPTHS) + f"{'MRR':>8}{'ms':>8}")
+
+
+def _row(name: str, retriever: Callable[[dict[str, Any]], Search], conversations: list[dict[str, Any]]) -> None:
+    *shares, milliseconds = measured(retriever, conversations)
+    print(f"{name:52}" + "".join(f"{share:8.3f}" for share in shares) + f"{milliseconds:8.1f}", flush=True)
 
 
 if __name__ == "__main__":

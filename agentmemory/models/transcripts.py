@@ -133,7 +133,9 @@ class Message(models.Model):
 
 
 class MessageIndex(models.Model):
-    """The words of a message that is speech, for search (M10). Made empty by the database itself, and filled later.
+    """The words of a message that is speech, and of the two before it, for search (M10).
+
+    Made empty by the database itself, and again when any of these words change; filled later.
 
     Taking a long message apart takes time that an append, which holds its session, does not have.
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, models, transaction
 from django.db.models.functions import Length
 
 from agentmemory.models import MessageIndex
+from agentmemory.search.vector_tables import PREDECESSORS
 
 BATCH = 200
 CHARACTERS = 100_000
@@ -16,9 +18,19 @@ CHARACTERS = 100_000
 
 RUN_SECONDS = 20.0
 
+CONTEXT_LENGTH = 1_000
+"""Characters of each message before it that help to find a message."""
+
 _FILL = """
-UPDATE agentmemory_messageindex AS kept SET search = agentmemory_vector(message.text)
-FROM agentmemory_message AS message WHERE message.id = kept.message_id AND kept.message_id = ANY(%s)
+UPDATE agentmemory_messageindex AS kept SET search = agentmemory_message_vector(message.text, (
+    SELECT string_agg(said, E'\\n') FROM (
+        SELECT left(text, %(context)s) AS said FROM agentmemory_message AS earlier
+        WHERE earlier.session_id = message.session_id AND earlier.seq < message.seq
+            AND is_speech AND retracted_at IS NULL AND superseded_by = ''
+        ORDER BY seq DESC LIMIT %(predecessors)s
+    ) AS before
+))
+FROM agentmemory_message AS message WHERE message.id = kept.message_id AND kept.message_id = ANY(%(ids)s)
 """
 
 
@@ -54,5 +66,6 @@ def fill(rows: models.QuerySet[MessageIndex]) -> int:
         left -= size
     if ids:
         with connection.cursor() as cursor:
-            cursor.execute(_FILL, [ids])
+            values: dict[str, Any] = {"ids": ids, "context": CONTEXT_LENGTH, "predecessors": PREDECESSORS}
+            cursor.execute(_FILL, values)
     return len(ids)
