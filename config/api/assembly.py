@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from ninja import NinjaAPI, Swagger
 from ninja.openapi.schema import OpenAPISchema
+from ninja.operation import Operation
 
 from agentmemory.api import history, memories, memory_tool, problems, search
 from agentmemory.api.auth import TokenAuth
@@ -35,7 +36,11 @@ _WITH_BODY = {"413": "Too large"}
 
 
 class MemoryAPI(NinjaAPI):
-    """Describes its errors as what they are: problem documents, of every call."""
+    """Names its calls shortly, and describes their errors as what they are: problem documents, of every call."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        """What a generated client calls it."""
+        return operation.view_func.__name__
 
     def get_openapi_schema(
         self, *, path_prefix: str | None = None, path_params: dict[str, Any] | None = None
