@@ -37,6 +37,12 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
                 page="",
                 needs="agentmemory.view_memory",
             ),
+            Item(
+                title="Merges and withdrawals",
+                icon="merge",
+                route="agentmemory_consolidation",
+                needs="agentmemory.view_consolidation",
+            ),
         ),
     ),
     (
@@ -112,6 +118,12 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
                 needs="sessions_exec.view_heartbeat",
             ),
             Item(title="Activity", icon="history", route="agentmemory_activity", needs="agentmemory.view_activity"),
+            Item(
+                title="Purges",
+                icon="delete_forever",
+                route="agentmemory_certificate",
+                needs="agentmemory.view_certificate",
+            ),
             Item(title="Users", icon="person", route="auth_user", needs="auth.view_user"),
             Item(title="Groups", icon="group", route="auth_group", needs="auth.view_group"),
         ),

@@ -75,6 +75,8 @@ class Act:
     bulk: bool = False
     danger: bool = False
     offered: Callable[[Any], bool] = lambda row: True
+    gone: bool = False
+    """Whether the rows are no longer there afterwards."""
     preview: Callable[[HttpRequest, Sequence[Any]], SafeString] | None = None
     """What it will do to these rows in particular, shown before it is done."""
 
@@ -131,7 +133,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
         form = act.form(request.POST if request.method == "POST" else None, initial=request.GET.dict(), subjects=rows)
         if request.method == "POST" and form.is_valid():
             self._perform(request, act, rows, form.cleaned_data)
-            return HttpResponseRedirect(self._next(request, rows))
+            return HttpResponseRedirect(self._next(request, () if act.gone else rows))
         context = {
             **self.admin_site.each_context(request),
             "title": act.label,

@@ -177,8 +177,9 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     def _pair(self, request: HttpRequest, curated: Memory, distilled: Memory) -> dict[str, Any]:
         here = request.get_full_path()
         links_to = {
-            "keep_url": self.act_url("withdraw", [distilled.pk], next=here),
+            "keep_url": self.act_url("link", [distilled.pk], next=here),
             "promote_url": self.act_url("promote", [distilled.pk], next=here),
+            "both_url": self.act_url("both", [distilled.pk], next=here),
         }
         return {
             "curated": curated,
@@ -189,7 +190,8 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
 
     def _one(self, object_id: str) -> Memory:
         try:
-            return Memory.objects.with_use().select_related("space", "owner").get(pk=object_id)
+            rows = Memory.objects.with_use().with_merged().select_related("space", "owner", "merged_into", "repeats")
+            return rows.defer("search").get(pk=object_id)
         except (Memory.DoesNotExist, ValidationError):
             raise Http404 from None
 
@@ -234,8 +236,12 @@ def _found_by(memory: Memory, q: str) -> dict[str, Any]:
 def _standing(memory: Memory) -> str:
     if memory.deleted_at is not None:
         return "deleted"
+    if memory.merged_into_id is not None:
+        return "merged"
     if memory.withdrawn_at is not None:
         return "withdrawn"
+    if memory.repeats_id is not None:
+        return "linked"
     return "expired" if memory.expires_at and memory.expires_at <= timezone.now() else ""
 
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django import forms
 
+from agentmemory.admin import merge_acts, purge_acts
 from agentmemory.admin.acts import Act, Asked, AskForm
 from agentmemory.models import Agent, Memory
 from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH
@@ -123,7 +124,7 @@ def _reinstate(memory: Memory, asked: Asked) -> str:
 
 
 def _kept(memory: Memory) -> bool:
-    return memory.deleted_at is None
+    return memory.deleted_at is None and memory.merged_into_id is None
 
 
 ACTS: tuple[Act, ...] = (
@@ -198,6 +199,7 @@ ACTS: tuple[Act, ...] = (
         bulk=True,
         offered=lambda memory: _kept(memory) and memory.withdrawn_at is not None,
     ),
+    *merge_acts.ACTS,
     Act(
         name="delete",
         label="Delete",
@@ -224,4 +226,5 @@ ACTS: tuple[Act, ...] = (
         # Offered beside each version, where the number is known.
         offered=lambda memory: False,
     ),
+    purge_acts.MEMORY,
 )

@@ -18,7 +18,14 @@ class Standing(filters.ChoiceFilter):
 
     title = "standing"
     parameter_name = "standing"
-    options = (("withdrawn", "Withdrawn"), ("expired", "Expired"), ("deleted", "Deleted"), ("any", "All, deleted too"))
+    options = (
+        ("withdrawn", "Withdrawn"),
+        ("merged", "Merged into another"),
+        ("linked", "Linked to a curated one"),
+        ("expired", "Expired"),
+        ("deleted", "Deleted"),
+        ("any", "All, deleted too"),
+    )
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "any":
@@ -28,6 +35,10 @@ class Standing(filters.ChoiceFilter):
         kept = queryset.filter(deleted_at__isnull=True)
         if value == "withdrawn":
             return kept.filter(withdrawn_at__isnull=False)
+        if value == "merged":
+            return kept.filter(merged_into__isnull=False)
+        if value == "linked":
+            return kept.filter(repeats__isnull=False)
         return kept.filter(expires_at__lte=timezone.now()) if value == "expired" else kept
 
 

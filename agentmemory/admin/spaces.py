@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import filters
+from agentmemory.admin import filters, purge_acts
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.setup import SetUpAdmin
 from agentmemory.console import figures, labels, links
@@ -113,6 +113,7 @@ _AGENT_ACTS = (
         undo="archive",
         offered=lambda row: not _stands(row),
     ),
+    purge_acts.AGENT,
 )
 
 

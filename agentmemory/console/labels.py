@@ -22,6 +22,12 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "distilled": ("violet", ""),
     "withdrawn": ("grey", "struck"),
     "deleted": ("grey", "struck"),
+    "merged": ("grey", "struck"),
+    "linked": ("grey", "hollow"),
+    "forgotten": ("grey", "struck"),
+    "in force": ("green", ""),
+    "undone": ("blue", ""),
+    "ended by itself": ("grey", "hollow"),
     "expired": ("amber", ""),
     "live": ("green", ""),
     "recovered": ("blue", ""),
@@ -76,6 +82,11 @@ def with_line(state: str, line: str) -> SafeString:
     if not line:
         return label(state)
     return format_html('<div class="am-stack">{}<span class="am-line">{}</span></div>', label(state), line)
+
+
+def lines(first: str, second: str) -> SafeString:
+    """A text, and a smaller one under it."""
+    return format_html('{}<span class="am-first">{}</span>', first, second)
 
 
 def chips(words: list[str], *, most: int = 6) -> SafeString | str:

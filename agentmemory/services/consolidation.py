@@ -58,6 +58,19 @@ class Item:
     other_id: UUID | None = None
     other_key: str = ""
 
+    def as_json(self) -> dict[str, Any]:
+        """What carrying it out needs: no key, and nobody's name."""
+        other = str(self.other_id) if self.other_id else None
+        told = {"kind": self.kind, "memory": str(self.memory_id), "other": other, "why": self.why}
+        return {**told, "versions": _names(self.versions)}
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Item:
+        """The item that `as_json` gave."""
+        other = UUID(value["other"]) if value["other"] else None
+        rest = {"key": "", "owner": "", "why": value["why"], "versions": _ids(value["versions"])}
+        return cls(kind=value["kind"], memory_id=UUID(value["memory"]), other_id=other, **rest)
+
 
 @dataclass(kw_only=True)
 class Plan:
@@ -66,6 +79,15 @@ class Plan:
     items: list[Item] = field(default_factory=list)
     looked: dict[UUID, int] = field(default_factory=dict)
     next: UUID | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan as JSON can carry it, to be carried out later."""
+        return {"items": [item.as_json() for item in self.items], "looked": _names(self.looked)}
+
+    @classmethod
+    def of_json(cls, value: dict[str, Any]) -> Plan:
+        """The plan that `as_json` gave."""
+        return cls(items=[Item.of_json(each) for each in value["items"]], looked=_ids(value["looked"]))
 
 
 @dataclass(kw_only=True)
@@ -189,6 +211,14 @@ def undo(*, consolidation_id: int, author: Author, reason: str) -> Memory:
     row.undone_at, row.undone_by, row.undone_reason = timezone.now(), str(author)[:300], reason[:500]
     row.save(update_fields=["undone_at", "undone_by", "undone_reason"])
     return curation.reinstate(memory_id=row.memory_id, author=author, reason=reason)
+
+
+def _names(versions: dict[UUID, int]) -> dict[str, int]:
+    return {str(pk): version for pk, version in versions.items()}
+
+
+def _ids(versions: dict[str, int]) -> dict[UUID, int]:
+    return {UUID(pk): version for pk, version in versions.items()}
 
 
 def _within(space: Space | None, agent: Agent | None) -> MemoryQuerySet:

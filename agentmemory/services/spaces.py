@@ -35,6 +35,11 @@ def get(slug: str) -> Space:
     return space
 
 
+def find(slug: str) -> Space | None:
+    """The space of this slug, if there is one."""
+    return Space.objects.active().filter(slug=slug).first()
+
+
 def get_agent(space: Space, handle: str) -> Agent:
     """The agent of this handle in a space. Raises `NotFound`."""
     agent = Agent.objects.present().filter(space=space, handle=handle).first()

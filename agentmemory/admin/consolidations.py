@@ -1,0 +1,162 @@
+"""Merges and withdrawals: what consolidation did, with its undoing, and what it would do next (M9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.core import signing
+from django.core.exceptions import PermissionDenied
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.safestring import SafeString
+
+from agentmemory.admin import filters
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin.base import ReadOnlyAdmin
+from agentmemory.authorship import Author
+from agentmemory.console import figures, labels, links
+from agentmemory.models import Consolidation
+from agentmemory.services import consolidation, spaces
+
+SALT = "consolidation-plan"
+GOOD_FOR_SECONDS = 3600
+IN_FORCE = (
+    Q(kind="merge", memory__merged_into=F("other"))
+    | Q(kind="link", memory__repeats=F("other"))
+    | Q(kind="forget", memory__withdrawn_by=str(consolidation.AUTHOR))
+)
+
+
+class StateFilter(filters.ChoiceFilter):
+    title = "state"
+    parameter_name = "state"
+    options = (("force", "In force"), ("undone", "Undone"))
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        if value == "force":
+            return queryset.filter(IN_FORCE, undone_at__isnull=True)
+        return queryset.filter(undone_at__isnull=False) if value == "undone" else queryset
+
+
+def _undo(row: Consolidation, asked: Asked) -> str:
+    memory = consolidation.undo(consolidation_id=row.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} stands by itself again."
+
+
+def _in_force(row: Any) -> bool:
+    if row.undone_at is not None:
+        return False
+    memory = row.memory
+    if row.kind == Consolidation.Kind.FORGET:
+        return bool(memory.withdrawn_at is not None and memory.withdrawn_by == str(consolidation.AUTHOR))
+    target = memory.merged_into_id if row.kind == Consolidation.Kind.MERGE else memory.repeats_id
+    return bool(target == row.other_id)
+
+
+@admin.register(Consolidation)
+class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation]):
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="undo",
+            label="Undo",
+            explains="Lets the memory stand by itself again, as it was. Consolidation does not do it again.",
+            run=_undo,
+            bulk=True,
+            offered=_in_force,
+        ),
+    )
+    counted = ("act", "acts")
+    empty_line = "Nothing was merged, linked or forgotten yet. Consolidation looks once a day; see the dry run."
+    list_display = ("what", "which", "stands_for_it", "because", "who", "when", "state", "row_acts")
+    list_display_links = None
+    list_select_related = ("memory", "other", "space")
+    search_fields = ("memory__key__exact", "other__key__exact")
+    search_help_text = "A key"
+    ordering = ("-id",)
+    list_filter = (("kind", admin.ChoicesFieldListFilter), StateFilter, filters.word("space", "space__slug"))
+    fields = ("what", "which", "stands_for_it", "because", "who", "when", "state")
+    readonly_fields = fields
+    list_before_template = "console/consolidation_before.html"
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Consolidation]:
+        rows = super().get_queryset(request).select_related(*self.list_select_related)
+        return rows.defer("memory__search", "memory__content", "other__search", "other__content")
+
+    def named(self, row: Consolidation) -> str:
+        return f"{row.get_kind_display()}: {row.memory.key}"
+
+    @admin.display(description="What", ordering="kind")
+    def what(self, row: Consolidation) -> SafeString:
+        return labels.label(row.get_kind_display())
+
+    @admin.display(description="Memory")
+    def which(self, row: Consolidation) -> SafeString:
+        return links.anchor(links.memory(row.memory_id), row.memory.key)
+
+    @admin.display(description="Stands for it")
+    def stands_for_it(self, row: Consolidation) -> SafeString | str:
+        return links.anchor(links.memory(row.other_id), row.other.key) if row.other is not None else figures.NONE
+
+    @admin.display(description="Why")
+    def because(self, row: Consolidation) -> SafeString:
+        return labels.lines(row.why, row.reason)
+
+    @admin.display(description="Who", ordering="author")
+    def who(self, row: Consolidation) -> str:
+        return row.author
+
+    @admin.display(description="When", ordering="id")
+    def when(self, row: Consolidation) -> SafeString:
+        return figures.when(row.at)
+
+    @admin.display(description="State")
+    def state(self, row: Consolidation) -> SafeString:
+        if row.undone_at is not None:
+            return labels.with_line("undone", f"by {row.undone_by}: {row.undone_reason}")
+        return labels.label("in force" if _in_force(row) else "ended by itself")
+
+    @admin.display(description="Actions")
+    def row_acts(self, row: Consolidation) -> SafeString | str:
+        return self.row_links(row, "undo")
+
+    def get_urls(self) -> list[URLPattern]:
+        route = path(
+            "dry-run/", self.admin_site.admin_view(self.dry_run_view), name="agentmemory_consolidation_dry_run"
+        )
+        return [route, *super().get_urls()]
+
+    def dry_run_view(self, request: HttpRequest) -> HttpResponse:
+        """What would be done next and why; on an answer with a reason exactly that is done."""
+        if not self.may_act(request):
+            raise PermissionDenied
+        form = AskForm(request.POST if request.method == "POST" else None)
+        signed = request.POST.get("plan", "")
+        if request.method == "POST" and form.is_valid():
+            try:
+                plan = consolidation.Plan.of_json(signing.loads(signed, salt=SALT, max_age=GOOD_FOR_SECONDS))
+            except signing.BadSignature:
+                messages.error(request, "The plan is too old: here is a new one.")
+                return HttpResponseRedirect(request.get_full_path())
+            author = Author(kind="operator", name=request.user.get_username())
+            report = consolidation.run(plan=plan, author=author, reason=form.cleaned_data["reason"])
+            messages.success(request, f"{report}.")
+            return HttpResponseRedirect(reverse("admin:agentmemory_consolidation_changelist"))
+        space = spaces.find(request.GET.get("space", ""))
+        plan = consolidation.plan(space=space)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Dry run of consolidation",
+            "opts": self.opts,
+            "plan": plan,
+            "signed": signing.dumps(plan.as_json(), salt=SALT, compress=True),
+            "form": form,
+            "back": reverse("admin:agentmemory_consolidation_changelist"),
+        }
+        return TemplateResponse(request, "console/consolidation.html", context, status=422 if form.errors else 200)

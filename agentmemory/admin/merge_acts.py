@@ -1,0 +1,116 @@
+"""What an operator can do about memories that say the same: merge, link, and undo either."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django import forms
+
+from agentmemory.admin.acts import Act, Asked, AskForm
+from agentmemory.errors import Invalid
+from agentmemory.models import Memory
+from agentmemory.services import inspection, merging
+
+BY_HAND = "by hand"
+
+
+class MergeForm(AskForm):
+    """Into which memory, by its key."""
+
+    into = forms.CharField(max_length=200, label="Into", help_text="The key of the distilled memory that stays.")
+
+    def clean_into(self) -> Memory:
+        memory = cast(Memory, self.subjects[0])
+        place = {"space": memory.space_id, "owner": memory.owner_id, "origin": Memory.Origin.DISTILLED}
+        found = Memory.objects.live().filter(**place, key=self.cleaned_data["into"].strip()).exclude(pk=memory.pk)
+        into = found.first()
+        if into is None:
+            raise forms.ValidationError("Its owner has no other distilled memory of this key.")
+        return into
+
+
+def _merge(memory: Memory, asked: Asked) -> str:
+    into: Memory = asked.values["into"]
+    merging.merge(memory_id=memory.pk, into_id=into.pk, author=asked.author, why=BY_HAND, reason=asked.reason)
+    return f"{memory} went into {into}: its key answers with that one."
+
+
+def _unmerge(memory: Memory, asked: Asked) -> str:
+    merging.unmerge(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} stands by itself again."
+
+
+def _link(memory: Memory, asked: Asked) -> str:
+    curated = _curated(memory)
+    merging.link(memory_id=memory.pk, curated_id=curated.pk, author=asked.author, why=BY_HAND, reason=asked.reason)
+    return f"{memory} is left out of search and context for the curated memory of its key."
+
+
+def _unlink(memory: Memory, asked: Asked) -> str:
+    merging.unlink(memory_id=memory.pk, author=asked.author, reason=asked.reason)
+    return f"{memory} is found again."
+
+
+def _both(memory: Memory, asked: Asked) -> str:
+    curated = _curated(memory)
+    merging.keep_apart(memory_id=memory.pk, other_id=curated.pk, author=asked.author, reason=asked.reason)
+    return f"{memory}: both stand beside each other."
+
+
+def _curated(memory: Memory) -> Memory:
+    curated = inspection.the_other_one(memory)
+    if curated is None or curated.origin != Memory.Origin.CURATED:
+        raise Invalid("There is no curated memory of this key and owner.")
+    return curated
+
+
+def _stands(memory: Any) -> bool:
+    gone = (memory.deleted_at, memory.withdrawn_at, memory.merged_into_id)
+    return memory.origin == Memory.Origin.DISTILLED and gone == (None, None, None)
+
+
+ACTS: tuple[Act, ...] = (
+    Act(
+        name="merge",
+        label="Merge",
+        explains="Lets another distilled memory of its owner stand for it: its key answers with that one, which gains "
+        "its tags and sources.",
+        run=_merge,
+        undo="unmerge",
+        form=MergeForm,
+        offered=_stands,
+    ),
+    Act(
+        name="unmerge",
+        label="Undo the merge",
+        explains="Lets it stand by itself again, as it was. The other one gives back the tags and sources that it got.",
+        run=_unmerge,
+        bulk=True,
+        offered=lambda memory: memory.merged_into_id is not None,
+    ),
+    Act(
+        name="unlink",
+        label="Undo the link",
+        explains="Shows it in search and context again, beside the curated memory that it repeats.",
+        run=_unlink,
+        bulk=True,
+        offered=lambda memory: memory.repeats_id is not None,
+    ),
+    Act(
+        name="link",
+        label="Keep the curated one",
+        explains="Leaves the distilled memory out of search and context while the curated one of its key says what it "
+        "says now. Both stay in lists.",
+        run=_link,
+        undo="unlink",
+        # Offered where the two stand beside each other.
+        offered=lambda memory: False,
+    ),
+    Act(
+        name="both",
+        label="Both are right",
+        explains="Lets the two stand beside each other. They are not shown as a disagreement any more.",
+        run=_both,
+        offered=lambda memory: False,
+    ),
+)
