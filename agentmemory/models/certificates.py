@@ -21,6 +21,7 @@ class Certificate(models.Model):
     counts = models.JSONField(default=dict, help_text="Rows that were deleted or emptied, by table.")
 
     class Meta:
+        verbose_name = "purge"
         ordering = ["-id"]
         triggers = [
             pgtrigger.Protect(name="certificate_stays", operation=pgtrigger.Update | pgtrigger.Delete),

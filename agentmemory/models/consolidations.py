@@ -46,6 +46,8 @@ class Consolidation(models.Model):
     undone_reason = models.CharField(max_length=500, blank=True, default="")
 
     class Meta:
+        verbose_name = "merge or withdrawal"
+        verbose_name_plural = "merges and withdrawals"
         ordering = ["-id"]
         constraints = [
             models.CheckConstraint(condition=Q(kind__in=["merge", "link", "forget"]), name="consolidation_kind_known"),

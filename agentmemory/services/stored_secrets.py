@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentmemory import authorship, speech
 from agentmemory.authorship import Author
-from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource, Message, MessageEdge, Session
+from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, MessageEdge, Session
 from agentmemory.services import redaction
 
 ROWS_AT_ONCE = 500
@@ -34,6 +34,7 @@ PLACES = [
     Place(model=Memory, columns=("key", "content", "context", "tags")),
     Place(model=MemorySource, columns=("quote",)),
     Place(model=MemoryEvent, columns=("key", "content", "context", "tags")),
+    Place(model=Consolidation, columns=("tags_added", "reason", "undone_reason")),
 ]
 """Apps further left add theirs when they are ready: they know this app, and it knows none of them."""
 
