@@ -18,7 +18,7 @@ from django.contrib.auth import get_user_model
 from agentmemory import samples
 from agentmemory.models import Agent, Space
 from agentmemory.services import providers, spaces, tokens, transcripts
-from config import health
+from distillation.models import Cursor
 from distillation.services import coordinator
 
 SPACE = "demo"
@@ -49,8 +49,9 @@ def prepare() -> Access:
 
 
 def is_distilled() -> bool:
-    """Whether nothing of the demonstration's agents is due any more."""
-    return health.oldest_waiting(spaces.get(SPACE)) is None
+    """Whether none of the samples is due any more, whatever else was brought into their space."""
+    names = [sample.id for sample in samples.load()]
+    return not Cursor.objects.behind().filter(space__slug=SPACE, session__name__in=names).exists()
 
 
 def _take_in(agent: Agent, sample: samples.Sample) -> None:

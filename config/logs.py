@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action"}
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action", "color_message"}
 # These put paths, and with them memory keys and search words, into their messages: only the template is kept.
 TEMPLATE_ONLY = ("django.request", "django.security", "django.server", "uvicorn.access")
 LONGEST_VALUE = 200

@@ -5,6 +5,7 @@ Every `AGENTMEMORY_*` value is a flat Django setting, so that a test can overrid
 
 from __future__ import annotations
 
+import sys
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -235,7 +236,9 @@ LOGGING: dict[str, Any] = {
         "json": {"()": "config.logs.JsonFormatter"},
         "plain": {"format": "%(asctime)s %(levelname)-7s %(name)s %(message)s"},
     },
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "plain" if DEBUG else "json"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "plain" if DEBUG or sys.stderr.isatty() else "json"}
+    },
     "root": {"handlers": ["stderr"], "level": environment.string("AGENTMEMORY_LOG_LEVEL", "INFO").upper()},
     "loggers": {
         # Django's own handlers are replaced by the root's.

@@ -61,7 +61,9 @@ def restore_version(*, memory_id: UUID, version: int, author: Author, reason: st
 
 @transaction.atomic
 def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
-    """Write a distilled memory as a curated one of the same key and owner, new or over it. The distilled one stays."""
+    """Write a distilled memory as a curated one of the same key and owner, new or over it. The distilled one stays,
+    linked to it.
+    """
     _lock_its_curated(memory_id)
     with _act("promote", memory_id=memory_id, author=author, reason=reason) as distilled:
         if distilled.origin != Memory.Origin.DISTILLED:
@@ -75,7 +77,11 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
             "key": distilled.key,
         }
         curated, created = memories.locked_or_new(place=place, values=values, created_by=str(author))
-        return curated if created else _save(curated, {**memories.brought_back(curated), **values})
+        if not created:
+            _save(curated, {**memories.brought_back(curated), **values})
+        # From now on it repeats the curated one, and is left out of search and context (M9).
+        _save(distilled, {"repeats": curated})
+        return curated
 
 
 @transaction.atomic

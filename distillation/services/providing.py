@@ -15,8 +15,8 @@ from django.utils import timezone
 from agentmemory.errors import AgentMemoryError, Invalid, NotFound
 from agentmemory.models import Activity, Provider
 from agentmemory.services import activity, redaction
-from distillation.models import DistillationPass
-from distillation.services import resolution
+from distillation.models import Cursor, DistillationPass
+from distillation.services import gates, resolution
 from sessions_exec.llm import anthropic_client
 from sessions_exec.llm.messages import Endpoint, ModelCallFailed, ModelRequest
 
@@ -77,6 +77,9 @@ def resume(*, provider_id: int, operator: str, reason: str) -> None:
     Provider.objects.filter(pk=provider.pk).update(
         stopped_at=None, stopped_by="", stopped_reason="", failures=0, paused_until=None, paused_reason=""
     )
+    # What waited for it is looked at again at once, not at the next tick.
+    waiting = Cursor.objects.behind().filter(waits_for__startswith=f"{gates.BLOCKED}: provider {provider} ")
+    waiting.update(requested_at=timezone.now(), enqueued_at=None)
     activity.record("resume provider", who=_who(operator), target=provider, reason=reason, detail=detail)
 
 

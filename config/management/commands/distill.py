@@ -12,6 +12,7 @@ from agentmemory.services import spaces, transcripts
 from distillation.services import distilling, preview
 from sessions_exec import tasks
 
+NAME_WIDTH = 38
 WIDTH = 30
 
 
@@ -39,17 +40,17 @@ class Command(BaseCommand):
         return self._sum_up(summary)
 
     def _tell(self, windows: list[preview.Preview]) -> None:
-        row = "{:32}  {:>13}  {:>8}  {:>10}  {:>9}  {:>10}  {}"
-        self.stdout.write(row.format("session", "window", "messages", "characters", "tokens", "cost, USD", "model"))
+        row = "{:38}  {:>13}  {:>8}  {:>10}  {:>9}  {:>10}  {}"
+        self.stdout.write(row.format("session", "window", "messages", "prompt", "tokens", "cost, USD", "model"))
         for each in windows:
             self.stdout.write(
                 row.format(
-                    each.session.name[:32],
+                    _short(each.session.name),
                     f"{each.start + 1}-{each.end}",
                     each.messages,
                     f"{each.characters:,}",
                     f"{each.input_tokens + each.output_tokens:,}",
-                    "unknown" if each.cost is None else f"{each.cost:.4f}",
+                    _price(each),
                     f"{each.model} ({each.provider})" + (f", waits: {each.obstacle}" if each.obstacle else ""),
                 )
             )
@@ -57,14 +58,28 @@ class Command(BaseCommand):
         characters = sum(each.characters for each in windows)
         known = [each.cost for each in windows if each.cost is not None]
         cost = f", {sum(known):.4f} US dollars" if windows and len(known) == len(windows) else ""
-        self.stdout.write(f"{len(windows)} windows, {characters:,} characters, about {tokens:,} tokens{cost}.")
+        self.stdout.write(
+            f"Windows: {len(windows)}; {characters:,} characters of prompts, about {tokens:,} tokens{cost}."
+        )
 
     def _sum_up(self, summary: distilling.Summary) -> None:
-        ended = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.passes.items())) or "none"
-        self.stdout.write(f"Passes: {ended}. Memories written or found known: {summary.written}.")
+        words = {"applied": "with memories", "empty": "with nothing worth keeping", "failed": "failed"}
+        ended = ", ".join(f"{count} {words.get(each, each)}" for each, count in sorted(summary.passes.items()))
+        self.stdout.write(f"Passes: {ended or 'none'}. Memories written or found known: {summary.written}.")
         for result in summary.waiting.values():
             if result.line:
                 self.stdout.write(f"Waits ({result.state}): {result.line}")
+
+
+def _price(window: preview.Preview) -> str:
+    """What a window costs, in US dollars; a provider that is asked nothing costs nothing."""
+    if not window.input_tokens:
+        return "nothing"
+    return "no price set" if window.cost is None else f"{window.cost:.4f}"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
 
 
 class _Bar:
