@@ -34,8 +34,8 @@ DIMENSIONS = 384
 _COPY = """
 INSERT INTO agentmemory_memory (id, space_id, owner_id, origin, key, content, tags, context, importance, pinned,
     version, created_by, created_at, updated_at, withdrawn_by, withdrawn_reason, edited_by, search)
-SELECT gen_random_uuid(), space_id, (%(agents)s::bigint[])[1 + n %% {agents}], 'distilled', key || '-copy-' || n, content,
-    tags, context, importance, pinned, version, created_by, created_at, updated_at + n * interval '1 second',
+SELECT gen_random_uuid(), space_id, (%(agents)s::bigint[])[1 + n %% {agents}], 'distilled', key || '-copy-' || n,
+    content, tags, context, importance, pinned, version, created_by, created_at, updated_at + n * interval '1 second',
     '', '', '', search
 FROM (SELECT row_number() OVER () - 1 AS at, * FROM agentmemory_memory WHERE key LIKE 'original%%') AS original
 JOIN generate_series(1, %(copies)s) AS n ON n %% {originals} = at
