@@ -43,3 +43,13 @@ class UidConflict(AgentMemoryError):
     def __init__(self, uid: str) -> None:
         super().__init__(f"The message {uid!r} is here already, with other content.")
         self.uid = uid
+
+
+class TooManyCalls(AgentMemoryError):
+    """The token has made its calls of this minute. `retry_after`: seconds until the next."""
+
+    permanent = False
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("This token has made its calls of this minute.")
+        self.retry_after = retry_after

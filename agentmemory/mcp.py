@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
 from django.db import connections
+from django.http import HttpResponse
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
@@ -19,12 +20,13 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 from starlette.applications import Starlette
 
+from agentmemory.api import problems
 from agentmemory.api.shapes import memories as shapes
 from agentmemory.api.shapes import search as search_shapes
 from agentmemory.callers import Caller
-from agentmemory.errors import AgentMemoryError, NotFound
+from agentmemory.errors import AgentMemoryError, NotFound, TooManyCalls
 from agentmemory.search import ranking
-from agentmemory.services import context, memories, tokens
+from agentmemory.services import context, memories, rates, tokens
 
 Scope = Literal["mine", "space"]
 Origin = Literal["curated", "distilled"]
@@ -167,7 +169,7 @@ def memory_context(
 
 
 class TokenGate:
-    """Lets a request with a valid token through to the tools, its caller in its scope; 401 for every other."""
+    """Lets a request with a valid token through to the tools, its caller in its scope; 401 for every other, and 429."""
 
     def __init__(self, app: ASGI) -> None:
         self.app = app
@@ -177,9 +179,13 @@ class TokenGate:
             await self.app(scope, receive, send)
             return
         async with ThreadSensitiveContext():
-            caller = await sync_to_async(_authenticate)(dict(scope["headers"]).get(b"authorization", b""))
+            try:
+                caller = await sync_to_async(_authenticate)(dict(scope["headers"]).get(b"authorization", b""))
+            except TooManyCalls as error:
+                await _refuse(send, problems.too_many(error.retry_after))
+                return
             if caller is None:
-                await _unauthorized(send)
+                await _refuse(send, problems.unauthorised())
             else:
                 await self.app({**scope, "agentmemory.caller": caller}, receive, send)
 
@@ -201,15 +207,15 @@ def application(*, path: str, hosts: list[str]) -> Starlette:
 def _authenticate(header: bytes) -> Caller | None:
     kind, _, token = header.decode("latin-1").partition(" ")
     try:
-        return tokens.authenticate(token.strip()) if kind.lower() == "bearer" else None
+        caller = tokens.authenticate(token.strip()) if kind.lower() == "bearer" else None
+        if caller is not None and caller.token_id is not None:
+            rates.count(caller.token_id)
+        return caller
     finally:
         connections.close_all()
 
 
-async def _unauthorized(send: Send) -> None:
-    body = (
-        b'{"type": "about:blank", "title": "Unauthorized", "status": 401, "detail": "A valid bearer token is needed."}'
-    )
-    headers = [(b"content-type", b"application/problem+json"), (b"www-authenticate", b"Bearer")]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse(send: Send, answer: HttpResponse) -> None:
+    headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.content})

@@ -52,6 +52,10 @@ AGENTMEMORY_IDLE_AFTER: float = environment.seconds("AGENTMEMORY_IDLE_AFTER", 18
 AGENTMEMORY_DAILY_TOKENS = environment.optional_integer("AGENTMEMORY_DAILY_TOKENS")
 AGENTMEMORY_KEEP_ANSWERS: float = environment.seconds("AGENTMEMORY_KEEP_ANSWERS", 7776000.0)
 
+# --- manners ---
+# Calls of one token in a minute, over all processes together; 0 is no limit.
+AGENTMEMORY_RATE_LIMIT = environment.integer("AGENTMEMORY_RATE_LIMIT", 60000)
+
 # --- as a client of a server elsewhere (`mcp_stdio`) ---
 AGENTMEMORY_URL = environment.url("AGENTMEMORY_URL", "http://127.0.0.1:8000")
 AGENTMEMORY_TOKEN = environment.string("AGENTMEMORY_TOKEN")
@@ -173,6 +177,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "pghistory.middleware.HistoryMiddleware",
+    # Innermost: what a call does and what is kept of its answer are one transaction.
+    "config.api.repeats.RepeatMiddleware",
 ]
 ROOT_URLCONF = "config.urls"
 ASGI_APPLICATION = "config.asgi.application"

@@ -17,6 +17,8 @@ for _name in ("DEBUG", "ALLOWED_HOSTS"):
     os.environ.pop(_name, None)
 os.environ["AGENTMEMORY_DATA_DIR"] = os.environ["AGENTMEMORY_TEST_DATA_DIR"]
 os.environ["SECRET_KEY"] = "only-for-tests-" + "0123456789" * 5
+# A minute that ends in a test would cost a query in the midst of those that are counted.
+os.environ["AGENTMEMORY_RATE_LIMIT"] = "0"
 os.environ["AGENTMEMORY_EMBEDDER"] = "none"
 os.environ["AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES"] = "true"
 

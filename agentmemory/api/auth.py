@@ -6,14 +6,20 @@ from django.http import HttpRequest
 from ninja.security import HttpBearer
 
 from agentmemory.callers import Caller
-from agentmemory.services import tokens
+from agentmemory.services import rates, tokens
 
 
 class TokenAuth(HttpBearer):
-    """Finds the caller that a token proves. Where there is none the answer is 401, for whatever reason."""
+    """Finds the caller that a token proves. Where there is none the answer is 401, for whatever reason.
+
+    Raises `TooManyCalls`.
+    """
 
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
-        return tokens.authenticate(token.strip())
+        caller = tokens.authenticate(token.strip())
+        if caller is not None and caller.token_id is not None:
+            rates.count(caller.token_id)
+        return caller
 
 
 class Call(HttpRequest):

@@ -15,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 
-from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, UidConflict, VersionMoved
+from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, TooManyCalls, UidConflict, VersionMoved
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +100,7 @@ def register(api: NinjaAPI) -> None:
         AuthenticationError: lambda request, error: unauthorised(),
         ValidationError: lambda request, error: _validation(error),
         HttpError: lambda request, error: _http(error),
+        TooManyCalls: lambda request, error: too_many(error.retry_after),
         TooLarge: lambda request, error: response(413, str(error)),
         RequestDataTooBig: lambda request, error: response(413, "The body is too large."),
         Http404: lambda request, error: response(404, "There is nothing here."),
@@ -108,6 +109,12 @@ def register(api: NinjaAPI) -> None:
     }
     for kind, handler in handlers.items():
         api.add_exception_handler(kind, handler)
+
+
+def too_many(retry_after: int) -> HttpResponse:
+    """429: the token has made its calls of this minute. `retry_after`: seconds."""
+    detail = "This token has made its calls of this minute."
+    return response(429, detail, headers={"Retry-After": str(retry_after)})
 
 
 def unauthorised() -> HttpResponse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentmemory.models.activity import Activity
+from agentmemory.models.calls import CallWindow, StoredAnswer
 from agentmemory.models.certificates import Certificate
 from agentmemory.models.consolidations import Consolidation, ConsolidationLook
 from agentmemory.models.memories import Memory, MemoryAccess, MemoryEvent, MemorySource, MemoryUsage
@@ -12,6 +13,7 @@ from agentmemory.models.transcripts import Message, MessageEdge, MessageIndex, S
 __all__ = [
     "Activity",
     "Agent",
+    "CallWindow",
     "Certificate",
     "Consolidation",
     "ConsolidationLook",
@@ -26,5 +28,6 @@ __all__ = [
     "Provider",
     "Session",
     "Space",
+    "StoredAnswer",
     "Token",
 ]

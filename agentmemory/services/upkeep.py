@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from agentmemory.services import embedding
+from agentmemory.services import embedding, rates, repeats
 
 MOST_AT_ONCE = 50_000
 
@@ -34,4 +34,6 @@ def add_up_accesses() -> int:
 def run() -> str:
     """Do all of it, and say in one line what was done."""
     embedding.prepare()
+    rates.forget_old()
+    repeats.forget_old()
     return f"the uses of {add_up_accesses()} memories added up"

@@ -29,8 +29,16 @@ _ALWAYS = {
     "401": "Without a valid token",
     "405": "Not with this method",
     "422": "Bad input",
+    "429": "Too many calls: `Retry-After` says for how long",
     "500": "Something went wrong",
     "503": "The database cannot be reached",
+}
+_IDEMPOTENCY_KEY = {
+    "in": "header",
+    "name": "Idempotency-Key",
+    "required": False,
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]*$"},
+    "description": "The same call under the same key is done once in a day, and answered as before.",
 }
 _WITH_BODY = {"413": "Too large"}
 
@@ -49,6 +57,7 @@ class MemoryAPI(NinjaAPI):
         for path in document["paths"].values():
             for operation in path.values():
                 _describe_errors(operation)
+            _describe_manners(path)
         return document
 
 
@@ -60,6 +69,14 @@ def _describe_errors(operation: dict[str, Any]) -> None:
         if int(status) >= 400:
             answer["content"] = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     operation["responses"] = dict(sorted(answers.items()))
+
+
+def _describe_manners(path: dict[str, Any]) -> None:
+    """What may go along with every call of a kind: a GET may be asked on a condition, a POST may come again."""
+    if "get" in path:
+        path["get"]["responses"]["304"] = {"description": "Not changed: the client has just this (`If-None-Match`)"}
+    if "post" in path:
+        path["post"].setdefault("parameters", []).append(_IDEMPOTENCY_KEY)
 
 
 def _lease_held(request: HttpRequest, error: Any) -> HttpResponse:

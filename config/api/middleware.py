@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 
 from agentmemory.api import problems
+from config.api import conditions
 
 PREFIX = "/api/"
 
@@ -17,7 +18,8 @@ _DETAILS = {
 
 
 class ApiMiddleware(MiddlewareMixin):
-    """Makes every error of the API a problem document, and keeps what agents read out of caches."""
+    """Makes every error of the API a problem document, keeps what agents read out of caches, and sends no more than it
+    has to."""
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         if not request.path_info.startswith(PREFIX):
@@ -25,6 +27,8 @@ class ApiMiddleware(MiddlewareMixin):
         if response.status_code >= 400 and response.headers.get("Content-Type") != problems.MEDIA_TYPE:
             response = _problem(response)
         response.headers.setdefault("Cache-Control", "no-store")
+        if isinstance(response, HttpResponse):
+            return conditions.compressed(request, conditions.tagged(request, response))
         return response
 
 

@@ -127,3 +127,12 @@ def test_t4_an_archived_agents_token_is_401(address: str, ada: Agent) -> None:
     spaces.archive_agent(agent_id=ada.pk)
     with httpx2.Client(trust_env=False) as http:
         assert http.post(address, json={}, headers={"Authorization": f"Bearer {token}"}).status_code == 401
+
+
+def test_a_token_that_made_its_calls_is_429(address: str, ada: Agent, settings: Any) -> None:
+    settings.AGENTMEMORY_RATE_LIMIT = 1
+    headers = {"Authorization": f"Bearer {token_of(ada)}"}
+    with httpx2.Client(trust_env=False) as http:
+        answers = [http.post(address, json={}, headers=headers) for _ in range(3)]
+    assert answers[-1].status_code == 429
+    assert 1 <= int(answers[-1].headers["retry-after"]) <= 60

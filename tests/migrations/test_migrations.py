@@ -33,9 +33,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 OURS = ("agentmemory", "sessions_exec", "distillation")
 Node = tuple[str, str]
-# Providers are made when a pass asks for one; the cluster's own rows and recoveries by those that run.
+# Providers are made when a pass asks for one; the cluster's own rows and recoveries by those that run; what is kept of
+# calls by calls.
 UNFILLED = {
+    "agentmemory_callwindow",
     "agentmemory_provider",
+    "agentmemory_storedanswer",
     "sessions_exec_heartbeat",
     "sessions_exec_recovery",
     "sessions_exec_taskrun",
