@@ -14,7 +14,7 @@ from agentmemory.models import MemorySource
 
 
 class Standing(filters.ChoiceFilter):
-    """Deleted memories are left out unless they are asked for."""
+    """Deleted and withdrawn memories are left out unless they are asked for (D23)."""
 
     title = "standing"
     parameter_name = "standing"
@@ -24,7 +24,7 @@ class Standing(filters.ChoiceFilter):
         ("linked", "Linked to a curated one"),
         ("expired", "Expired"),
         ("deleted", "Deleted"),
-        ("any", "All, deleted too"),
+        ("any", "All, deleted and withdrawn too"),
     )
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
@@ -39,7 +39,9 @@ class Standing(filters.ChoiceFilter):
             return kept.filter(merged_into__isnull=False)
         if value == "linked":
             return kept.filter(repeats__isnull=False)
-        return kept.filter(expires_at__lte=timezone.now()) if value == "expired" else kept
+        if value == "expired":
+            return kept.filter(expires_at__lte=timezone.now())
+        return kept.filter(withdrawn_at__isnull=True)
 
 
 class Use(filters.ChoiceFilter):

@@ -13,6 +13,7 @@ from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemorySource, Message, Provider
 from agentmemory.services import curation, transcripts
 from agentmemory.services.transcripts import NewMessage
+from distillation import prompts
 from distillation.models import Cursor, DistillationPass
 from distillation.services import distilling, gates, replay
 from sessions_exec import faults
@@ -60,7 +61,12 @@ def test_d25_a_pass_keeps_what_it_took_and_what_it_cost(server: ModelServer, tel
     row = run(cursor_of(session)).row
     assert row is not None
     row.refresh_from_db()
-    assert (row.provider_name, row.model, row.extractor, row.prompt_version) == ("anthropic", "m", "anthropic", "1")
+    assert (row.provider_name, row.model, row.extractor, row.prompt_version) == (
+        "anthropic",
+        "m",
+        "anthropic",
+        prompts.VERSION,
+    )
     assert (row.input_tokens, row.output_tokens) == (100, 20)
     assert row.cost is not None
     assert float(row.cost) == pytest.approx(0.0006)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
+from agentmemory.errors import NotFound
 from agentmemory.models import Agent, Memory, Session
 from agentmemory.search import ranking
-from agentmemory.services import curation, memories, sources, transcripts
+from agentmemory.services import context, curation, history, memories, sources, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.services import distilling, reconciliation
 from sessions_exec import faults
@@ -34,13 +36,21 @@ def found(agent: Agent, text: str) -> list[str]:
 
 
 def test_d23_a_memory_whose_every_source_is_retracted_is_withdrawn_and_found_nowhere(
-    server: ModelServer, tell: Tell, agent: Agent
+    server: ModelServer, tell: Tell, agent: Agent, admin_client: Client
 ) -> None:
     session = tell("The port is 8080.", "Deploys are on Tuesday.")
     remembered(server, session, ("port", "The port is 8080.", [1]), ("deploys", "Deploys are on Tuesday.", [2]))
     transcripts.retract(session=session, uids=["u1"], reason="said by mistake")
     assert found(agent, "port 8080") == ["Deploys are on Tuesday."]
     gone = Memory.objects.get(key="port")
+    caller = Caller(space=agent.space, agent=agent)
+    assert "8080" not in context.build(caller=caller, q="port 8080").text
+    with pytest.raises(NotFound):
+        history.versions(caller=caller, memory_id=gone.pk)
+    listed = admin_client.get("/admin/agentmemory/memory/", {"q": "8080"}).content.decode()
+    assert "The port is 8080." not in listed
+    asked = admin_client.get("/admin/agentmemory/memory/", {"q": "8080", "standing": "withdrawn"}).content.decode()
+    assert "The port is 8080." in asked
     assert gone.withdrawn_at is not None
     assert "said by mistake" in gone.withdrawn_reason
 
