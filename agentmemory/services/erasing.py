@@ -28,6 +28,7 @@ from agentmemory.models import (
     Message,
     MessageEdge,
     Session,
+    StoredAnswer,
 )
 from agentmemory.services import activity, transcripts
 
@@ -56,6 +57,11 @@ def memories(memory_ids: Collection[UUID], counts: Counts) -> None:
         # Last: deleting a memory is the last entry of its history.
         delete(MemoryEvent.objects.filter(pgh_obj_id__in=ids), counts)
         counts["agentmemory_activity"] += activity.forget(Memory, ids)
+
+
+def answers(space_ids: Collection[int], counts: Counts) -> None:
+    """Erase the answers that are kept for calls that come again: nobody knows what of all is in them."""
+    delete(StoredAnswer.objects.filter(token__space__in=space_ids), counts)
 
 
 def messages(session: Session, uids: Sequence[str], counts: Counts) -> None:

@@ -106,6 +106,7 @@ def delete_agent(
         else:
             _give_all(agent, heir)
         signals.agent_leaving.send(Agent, agent=agent, heir=heir, counts=counts)
+        erasing.answers([agent.space_id], counts)
         _delete_row(agent, counts)
     scope = {"agents": [agent_id], **({"heir": heir.pk} if heir else {})}
     return _certified(scope, counts, author=author, reason=reason, space=agent.space)
@@ -135,6 +136,7 @@ def _erase(scope: Scope, counts: Counts, author: Author) -> Space | None:
         spaces |= set(Memory.objects.filter(pk__in=scope.memory_ids).values_list("space", flat=True))
         erasing.memories(list(scope.memory_ids), counts)
         signals.passes_erased.send(Certificate, pass_ids=scope.pass_ids, counts=counts)
+        erasing.answers(spaces, counts)
     return Space.objects.get(pk=spaces.pop()) if len(spaces) == 1 else None
 
 

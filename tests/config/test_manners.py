@@ -17,9 +17,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from agentmemory.authorship import Author
 from agentmemory.errors import TooManyCalls
 from agentmemory.models import CallWindow, Memory, Message, StoredAnswer, Token
-from agentmemory.services import rates, upkeep
+from agentmemory.services import purging, rates, upkeep
 from sessions_exec.models import Input
 from tests.factories import AgentFactory
 from tests.support.clients import Api, of_agent, user
@@ -182,6 +183,18 @@ def test_after_a_day_a_key_is_free_again(api: Api) -> None:
     StoredAnswer.objects.update(created_at=timezone.now() - timedelta(hours=25))
     upkeep.run()
     assert not StoredAnswer.objects.exists()
+
+
+def test_a_purge_takes_the_answers_that_are_kept_along(api: Api, whole_space: Api) -> None:
+    api.write("k", "Canary.")
+    for each in (api, whole_space):
+        each.post("/memory-tool", {"command": "view", "path": "/memories/k"}, Idempotency_Key="a")
+    elsewhere = of_agent(AgentFactory.create())
+    elsewhere.post("/batch", {"memories": []}, Idempotency_Key="a")
+    scope = purging.Scope(memory_ids=[Memory.objects.get().pk])
+    certificate = purging.purge(scope=scope, author=Author(kind="operator", name="root"), reason="asked to")
+    assert certificate.counts["agentmemory_storedanswer"] == 2
+    assert StoredAnswer.objects.get().token == Token.objects.latest("pk")
 
 
 def test_a_body_that_is_too_large_is_413_with_a_key_too(api: Api) -> None:
