@@ -29,7 +29,16 @@ from tests.support import serving
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SCRIPT = Path(hook.__file__)
-OLDEST = shutil.which("python3.8", path=f"{Path.home()}/.pyenv/versions/3.8.18/bin:{os.environ['PATH']}")
+
+
+def _oldest() -> str | None:
+    """A Python 3.8 that runs: a name on the path may be a shim of a version that is not selected."""
+    found = shutil.which("python3.8", path=f"{Path.home()}/.pyenv/versions/3.8.18/bin:{os.environ['PATH']}")
+    works = found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0
+    return found if works else None
+
+
+OLDEST = _oldest()
 
 
 @pytest.fixture

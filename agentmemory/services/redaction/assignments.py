@@ -36,7 +36,7 @@ _BEFORE_VALUE = r"[ \t]{0,8}(?:\*\*)?[ \t]{0,4}(?:[bruf@]{1,2}(?=[\"']))?(?:\\{0
 
 def _quoted(mark: str) -> str:
     """Up to the same mark, or to the backslash that escapes it."""
-    return rf"(?<={mark})(?:[^{mark}\s\\]|\\(?![\"'`\\]))++"
+    return rf"(?<={mark})(?:[^{mark}\s\\]|\\(?![\"'`\\]))+"
 
 
 _VALUE = (

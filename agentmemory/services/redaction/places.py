@@ -10,9 +10,10 @@ from agentmemory.services.redaction.rules import STOPS, Finder, NamedRule, rule
 # Up to the matching end, never across the next beginning: each character is looked at once, however many
 # beginnings without an end a hostile text holds.
 _ARMOUR = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_BODY = r"(?P<body>(?:[^-]++|-(?!----(?:BEGIN|END) ))*+)"
+# Groups repeat without possession: Python before 3.11.5 gives up their matches too early.
+_BODY = r"(?P<body>(?:[^-]|-(?!----(?:BEGIN|END) ))*)"
 _BLANK = r"(?:\s|\\+[nrt])"
-_LINES = r"(?:[A-Za-z0-9+/=]{16,}+" + _BLANK + r"*+)++(?:[A-Za-z0-9+/=]{1,15}+(?=\s{0,4}\Z|\\*[\"']))?"
+_LINES = r"(?:[A-Za-z0-9+/=]{16,}+" + _BLANK + r"*)+(?:[A-Za-z0-9+/=]{1,15}+(?=\s{0,4}\Z|\\*[\"']))?"
 
 _TEXT = rf"[^\s\"'`<>\\{STOPS}]"
 _VALUE = rf"[^\s\"'`<>\\,;)}}\]{STOPS}]"
@@ -74,7 +75,7 @@ _KEYS: tuple[Finder, ...] = (
         f"{_ARMOUR}{_BLANK}*+(?:(?:Proc-Type|DEK-Info|Version|Comment): [^\\n\\\\]{{0,80}}{_BLANK}++)*+{_LINES}",
         "private key",
     ),
-    rule("private_key", r"Private-Lines: \d{1,4}" + _BLANK + "++(?P<secret>" + _LINES + ")", "private-lines:"),
+    rule("private_key", r"Private-Lines: \d{1,4}" + _BLANK + "+(?P<secret>" + _LINES + ")", "private-lines:"),
 )
 
 _DATABASES = (
