@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pytest_django import Settings
 
+from agentmemory.search import minilm
 from bench import retrieval
 
 CONVERSATIONS = Path(__file__).resolve().parents[3] / "shared" / "data" / "retrieval" / "locomo-dev.json"
@@ -30,3 +33,27 @@ def test_m7_search_finds_more_of_the_evidence_than_bm25_does() -> None:
     for place, figure in enumerate(("recall at 5", "recall at 10", "recall at 20", "reciprocal rank")):
         assert ours[place] >= max(their[place] for their in theirs), figure
     assert ours[1] >= 0.64
+
+
+def beginning(conversation: dict[str, Any], *, sessions: int) -> dict[str, Any]:
+    """The first sessions, and the questions that they answer: making vectors takes its time."""
+    said = conversation["sessions"][:sessions]
+    turns = {turn["id"] for session in said for turn in session["turns"]}
+    asked = [question for question in conversation["questions"] if turns.issuperset(question["evidence"])]
+    return {**conversation, "sessions": said, "questions": asked}
+
+
+@pytest.mark.vectors
+@pytest.mark.skipif(not minilm.is_installed(), reason="the packages of the extra `vectors` are missing")
+def test_m7_words_and_vectors_find_more_than_either(settings: Settings) -> None:
+    conversations = [beginning(json.loads(CONVERSATIONS.read_text())[0], sessions=8)]
+    words = {name: retrieval.measured(ask, conversations) for name, ask in retrieval.OURS.items()}
+    settings.AGENTMEMORY_EMBEDDER = "auto"
+    if obstacle := retrieval.embedded(conversations):
+        pytest.skip(obstacle)
+
+    vectors = retrieval.measured(retrieval.vectors_alone, conversations)
+    for name, ask in retrieval.OURS.items():
+        both = retrieval.measured(ask, conversations)
+        assert both[1] > max(words[name][1], vectors[1]), name
+        assert both[1] >= 0.71
