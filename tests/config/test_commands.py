@@ -81,7 +81,7 @@ def test_a_dry_run_tells_windows_characters_tokens_and_cost_and_changes_nothing(
     said = run("distill", "--dry-run")
     assert "s1" in said
     assert "1-2" in said
-    assert "1 windows" in said
+    assert "Windows: 1" in said
     assert not DistillationPass.objects.exists()
 
 

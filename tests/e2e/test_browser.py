@@ -104,7 +104,7 @@ def test_an_operator_follows_what_was_said_to_what_is_remembered_and_mends_what_
     browser: Browser, service: Service, tmp_path: Path
 ) -> None:
     watched = browsers.Watched()
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
     page = context.new_page()
     watched.watch(page)
     log_in(page, service)

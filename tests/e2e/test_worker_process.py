@@ -74,7 +74,9 @@ def test_a3_without_the_watchdog_the_death_of_an_idle_worker_process_ends_all_wo
             member.kill()
         queue.enqueue(REMEMBER, 1)
         time.sleep(6)
-        assert not done(1)
+        if done(1):
+            pytest.skip("neither of the killed processes held the queue's lock this time: nothing to be seen")
+        assert not Heartbeat.objects.filter(restarts__gt=0).exists()
 
 
 def test_a3_the_work_goes_on_when_the_database_has_dropped_all_connections(worker: subprocess.Popen[str]) -> None:
