@@ -70,13 +70,18 @@ def test_a3_without_the_watchdog_the_death_of_an_idle_worker_process_ends_all_wo
     """The negative control of the test above."""
     with clusters.running("worker", AGENTMEMORY_WATCHDOG="600") as process:
         do(0)
-        for member in parts(process)[2][:2]:
-            member.kill()
-        queue.enqueue(REMEMBER, 1)
-        time.sleep(6)
-        if done(1):
-            pytest.skip("neither of the killed processes held the queue's lock this time: nothing to be seen")
-        assert not Heartbeat.objects.filter(restarts__gt=0).exists()
+        # A killed process ends all work only when it held the queue's lock: a few kills hit one that does.
+        assert any(_ends_all_work(process, number) for number in range(1, 7))
+
+
+def _ends_all_work(process: subprocess.Popen[str], number: int) -> bool:
+    for member in parts(process)[2][:2]:
+        member.kill()
+    queue.enqueue(REMEMBER, number)
+    last = time.monotonic() + 6
+    while not done(number) and time.monotonic() < last:
+        time.sleep(0.1)
+    return not done(number)
 
 
 def test_a3_the_work_goes_on_when_the_database_has_dropped_all_connections(worker: subprocess.Popen[str]) -> None:
