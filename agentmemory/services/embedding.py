@@ -30,9 +30,11 @@ _IS_DUE = f"SELECT EXISTS (SELECT FROM {{table}} WHERE {_DUE})"  # noqa: S608 - 
 _WAITING = "SELECT count(*) FROM {table} WHERE model < %(model)s OR model > %(model)s"
 
 # Rows that somebody else has locked are about to change, or claimed: nobody waits here, so nobody waits for ever.
+# What is due is materialized: a plain subquery may be run again for each row it is joined to, and claim more each time.
 _CLAIM = f"""
+WITH due AS MATERIALIZED (SELECT row_id FROM {{table}} WHERE {_DUE} LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UPDATE {{table}} AS kept SET claimed_until = clock_timestamp() + %(seconds)s * interval '1 second'
-FROM (SELECT row_id FROM {{table}} WHERE {_DUE} LIMIT %(limit)s FOR UPDATE SKIP LOCKED) AS due
+FROM due
 WHERE kept.row_id = due.row_id
 RETURNING kept.row_id, kept.version
 """  # noqa: S608 - made of the constants above

@@ -136,7 +136,8 @@ def rename(shelf: Shelf, *, old_path: str, new_path: str) -> str:
         raise Refused(f"Error: {new_path} lies within {old_path}")
     _free(shelf, new, taken)
     with authorship.acting(shelf.caller.author):
-        for memory in found:
+        # What was distilled comes last: where both are live, the curated one is the file that moves.
+        for memory in sorted(found, key=lambda memory: memory.origin != Memory.Origin.CURATED):
             _move(shelf, memory, new + memory.key.removeprefix(old), taken)
     return f"Successfully renamed {old_path} to {new_path}"
 

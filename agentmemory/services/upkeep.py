@@ -8,12 +8,13 @@ from agentmemory.services import embedding, rates, repeats
 
 MOST_AT_ONCE = 50_000
 
-# One statement, so that a reader's snapshot sees each access once: still fresh, or already added up.
+# One statement, so that a reader's snapshot sees each access once: still fresh, or already added up. What is chosen is
+# materialized: as a plain subquery it may be run again for each row it is joined to, and take more each time.
 _ADD_UP = """
-WITH taken AS (
-    DELETE FROM agentmemory_memoryaccess WHERE id IN (
-        SELECT id FROM agentmemory_memoryaccess ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
-    ) RETURNING memory_id, at
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM agentmemory_memoryaccess ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM agentmemory_memoryaccess WHERE id IN (SELECT id FROM chosen) RETURNING memory_id, at
 ), summed AS (
     SELECT memory_id, count(*) AS uses, max(at) AS last_at FROM taken GROUP BY memory_id
 )

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import pytest
 from django.db import connections
@@ -195,9 +196,12 @@ def test_a4_a_folder_has_a_bound(api: Api, monkeypatch: pytest.MonkeyPatch) -> N
     assert use(api, "view", path="/memories/d").endswith("… and 1 more: look into the folders")
 
 
-def test_what_was_distilled_is_a_file_and_an_edit_of_it_is_curated(api: Api) -> None:
+@pytest.mark.parametrize("distilled_id", [UUID(int=1), UUID(int=2**128 - 1)], ids=["lowest id", "highest id"])
+def test_what_was_distilled_is_a_file_and_an_edit_of_it_is_curated(distilled_id: UUID, api: Api) -> None:
     assert api.agent
-    distilled = MemoryFactory.create(owner=api.agent, key="port", content="It is 80.", origin="distilled", tags=["net"])
+    distilled = MemoryFactory.create(
+        id=distilled_id, owner=api.agent, key="port", content="It is 80.", origin="distilled", tags=["net"]
+    )
     assert "It is 80." in use(api, "view", path="/memories/port")
     use(api, "str_replace", path="/memories/port", old_str="80", new_str="8080")
     assert "It is 8080." in use(api, "view", path="/memories/port")

@@ -44,10 +44,16 @@ def test_m6_uses_are_added_up_once_and_the_newest_time_is_kept() -> None:
     assert MemoryUsage.objects.get(memory=other).count == 2
 
 
-def test_m6_one_step_takes_a_bounded_number_and_the_next_one_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("known_rows", [1, 25])
+def test_m6_one_step_takes_a_bounded_number_and_the_next_one_the_rest(
+    known_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(upkeep, "MOST_AT_ONCE", 10)
     memory: Any = MemoryFactory.create()
-    use(memory, 25)
+    use(memory, known_rows)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE agentmemory_memoryaccess")
+    use(memory, 25 - known_rows)
     counts = []
     while upkeep.add_up_accesses():
         counts.append((MemoryUsage.objects.get().count, MemoryAccess.objects.count()))
