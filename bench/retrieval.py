@@ -58,7 +58,7 @@ def stored(conversation: dict[str, Any]) -> Caller:
     """The one who asks about a conversation; its turns are stored as memories and as a transcript, once."""
     from agentmemory.callers import Caller
     from agentmemory.models import Agent, Memory, Space
-    from agentmemory.services import transcripts
+    from agentmemory.services import sessions, transcripts
 
     space, new = Space.objects.get_or_create(slug=conversation["id"].lower())
     agent, _ = Agent.objects.get_or_create(space=space, handle="asker")
@@ -68,7 +68,7 @@ def stored(conversation: dict[str, Any]) -> Caller:
             for t in turns(conversation)
         )
         for number, said in enumerate(conversation["sessions"]):
-            session, _ = transcripts.adopt(agent=agent, name=f"session-{number}")
+            session, _ = sessions.adopt(agent=agent, name=f"session-{number}")
             transcripts.append(session=session, messages=list(_messages(said["turns"])))
     return Caller(space=space, agent=agent)
 

@@ -17,7 +17,7 @@ from django.contrib.auth import get_user_model
 
 from agentmemory import samples
 from agentmemory.models import Agent, Space
-from agentmemory.services import providers, spaces, tokens, transcripts
+from agentmemory.services import providers, sessions, spaces, tokens, transcripts
 from distillation.models import Cursor
 from distillation.services import coordinator
 
@@ -55,7 +55,7 @@ def is_distilled() -> bool:
 
 
 def _take_in(agent: Agent, sample: samples.Sample) -> None:
-    session, _ = transcripts.adopt(agent=agent, name=sample.id, title=sample.title)
+    session, _ = sessions.adopt(agent=agent, name=sample.id, title=sample.title)
     messages = [
         transcripts.NewMessage(
             uid=message.uid, type=message.type, content=message.content, occurred_at=message.occurred_at

@@ -11,7 +11,7 @@ from agentmemory.api.fields import Limit, Text
 from agentmemory.callers import Caller, Scope
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Agent, Session
-from agentmemory.services import limits, memories, spaces, transcripts
+from agentmemory.services import limits, memories, sessions, spaces
 
 Origin = Literal["curated", "distilled"]
 
@@ -106,7 +106,7 @@ def acting_agent(caller: Caller, handle: str | None) -> Agent:
 def session_named(caller: Caller, name: str, query: OwnerQuery) -> Session:
     """The session that a call names. Raises `NotFound`, `Invalid`."""
     name = storable_or_absent(name)
-    return transcripts.find(caller=caller, name=name, agent=owner_named(caller, query.owner))
+    return sessions.find(caller=caller, name=name, agent=owner_named(caller, query.owner))
 
 
 def expected(if_match: str | None, if_none_match: str | None) -> memories.Expected:

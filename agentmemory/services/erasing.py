@@ -30,7 +30,7 @@ from agentmemory.models import (
     Session,
     StoredAnswer,
 )
-from agentmemory.services import activity, transcripts
+from agentmemory.services import activity, removals, sessions, transcripts
 
 Counts = Counter[str]
 """Rows that were deleted or emptied, by table."""
@@ -73,7 +73,7 @@ def messages(session: Session, uids: Sequence[str], counts: Counts) -> None:
         resting = _resting(session, piece)
         near = _tell(session, piece, seqs, counts, whole=False)
         counts["agentmemory_message"] += len(seqs)
-        transcripts.remove(session=session, uids=piece, reason=REASON, guard=_in_every_state)
+        removals.remove(session=session, uids=piece, reason=REASON, guard=_in_every_state)
         named = Q(target_uid__in=piece) | Q(source_uid__in=piece)
         delete(MessageEdge.objects.filter(named, session=session), counts)
         _settle(resting, near, session, piece, counts)
@@ -91,7 +91,7 @@ def session(session: Session, counts: Counts) -> None:
     counts["agentmemory_message"] += len(found)
     counts["agentmemory_messageedge"] += MessageEdge.objects.filter(session=session).count()
     counts["agentmemory_session"] += 1
-    transcripts.delete(session=session, guard=_in_every_state)
+    sessions.delete(session=session, guard=_in_every_state)
     _settle(resting, near, session, uids, counts)
     counts["agentmemory_activity"] += activity.forget(Session, [pk])
 

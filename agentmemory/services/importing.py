@@ -17,7 +17,7 @@ from agentmemory import importers
 from agentmemory.errors import AgentMemoryError, Invalid, UidConflict
 from agentmemory.importers import base, files
 from agentmemory.models import Agent, Session
-from agentmemory.services import grown, transcripts
+from agentmemory.services import grown, sessions, transcripts
 
 AUTO = "auto"
 BATCH_MESSAGES = 500
@@ -193,7 +193,7 @@ def _session(agent: Agent, imported: base.ImportedSession) -> Session:
     metadata = {**(session.metadata if session else {}), **imported.metadata}
     title = imported.title or (session.title if session else "")
     if session is None or (session.title, session.metadata) != (title, metadata):
-        session, _ = transcripts.adopt(agent=agent, name=imported.session_id, title=title, metadata=metadata)
+        session, _ = sessions.adopt(agent=agent, name=imported.session_id, title=title, metadata=metadata)
     return session
 
 

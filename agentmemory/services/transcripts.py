@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,23 +9,18 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Max, OuterRef, QuerySet, Subquery, Value
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.encoding import force_bytes
 
 from agentmemory import signals, speech
-from agentmemory.callers import Caller
 from agentmemory.errors import Invalid, NotFound, UidConflict
-from agentmemory.models import Agent, Message, MessageEdge, Session
-from agentmemory.models.transcripts import session_name_validator
+from agentmemory.models import Message, MessageEdge, Session
 from agentmemory.services import digests, limits, redaction
 
 Guard = Callable[[Session], None]
 """Called within the writing transaction, with the locked session; it raises when the write may not go on."""
 
 UID_LENGTH = 200
-METADATA_LENGTH = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,47 +52,6 @@ class Appended:
     redacted: Mapping[str, int] = field(default_factory=dict)
 
 
-def adopt(
-    *,
-    agent: Agent,
-    name: str,
-    title: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    complete: bool | None = None,
-) -> tuple[Session, bool]:
-    """The agent's session of this name, made where it is missing, and whether it was made.
-
-    With `complete` it is finished to its last message (R6). Raises `Invalid`.
-    """
-    values = _session_values(name, title, metadata)
-    with transaction.atomic():
-        session, created = Session.objects.get_or_create(
-            agent=agent, name=name, defaults={"space_id": agent.space_id, **values}
-        )
-        session = lock(session.pk)
-        for key, value in values.items():
-            setattr(session, key, value)
-        if complete is not None:
-            session.completed_at = (session.completed_at or timezone.now()) if complete else None
-        _save(session, [*values, "completed_at"])
-        if created:
-            signals.session_created.send(Session, session=session)
-        if complete:
-            _finish(session)
-        elif created:
-            signals.turn_completed.send(Session, session=session)
-    return session, created
-
-
-def find(*, caller: Caller, name: str, agent: Agent | None = None) -> Session:
-    """The session of this name that the caller may see. Raises `NotFound`, also where several agents have one."""
-    found = Session.objects.visible_to(caller).select_related("agent", "space").filter(name=name)
-    rows = list((found.filter(agent=agent) if agent else found)[:2])
-    if len(rows) != 1:
-        raise NotFound("There is no such session.")
-    return rows[0]
-
-
 @transaction.atomic
 def append(
     *,
@@ -117,7 +70,7 @@ def append(
     for message in messages:
         _check(message)
     session = lock(session.pk)
-    _permit(session, guard)
+    permit(session, guard)
     known = {
         row.uid: row
         for row in Message.objects.filter(session=session, uid__in={m.uid for m in messages}).only(
@@ -155,91 +108,16 @@ def set_delivery(*, session: Session, uid: str, delivery: str, guard: Guard | No
     session = lock(session.pk)
     if guard is not None:
         guard(session)
-    message = _named(session, uid)
+    message = named(session, uid)
     if message is None:
         raise NotFound("There is no such message.")
     if message.type != Message.Type.USER:
         raise Invalid("Only user messages are delivered.", field="delivery")
     message.delivery = delivery
     message.save(update_fields=["delivery"])
-    _tell_changed(session, [{"uid": uid, "seq": message.seq, "delivery": delivery}])
+    tell_changed(session, [{"uid": uid, "seq": message.seq, "delivery": delivery}])
     signals.turn_completed.send(Session, session=session)
     return message
-
-
-@transaction.atomic
-def retract(*, session: Session, uids: Sequence[str], reason: str = "") -> int:
-    """Take messages back, by uid, those that have not arrived yet too (R5). Returns how many stand retracted now.
-
-    Raises `Invalid` for a uid that no message can have.
-    """
-    _check_uids(uids, field="uids")
-    reason = str(redaction.redact(reason).value)[:500]
-    session = lock(session.pk)
-    MessageEdge.objects.bulk_create(
-        [
-            MessageEdge(
-                space_id=session.space_id,
-                session=session,
-                kind=MessageEdge.Kind.RETRACTS,
-                target_uid=uid,
-                reason=reason,
-            )
-            for uid in dict.fromkeys(uids)
-        ],
-        ignore_conflicts=True,
-    )
-    standing = Message.objects.filter(session=session, uid__in=uids, retracted_at__isnull=True)
-    gone = dict(standing.order_by("seq").values_list("uid", "seq"))
-    standing.update(retracted_at=timezone.now(), retraction_reason=reason)
-    _tell_gone(session, list(gone), reason or "retracted")
-    _tell_changed(session, [{"uid": uid, "seq": seq, "retracted": True} for uid, seq in gone.items()])
-    signals.turn_completed.send(Session, session=session)
-    return len(gone)
-
-
-@transaction.atomic
-def rewind(*, session: Session, after_uid: str, guard: Guard | None = None) -> int:
-    """Remove every message after `after_uid`; numbers are never used again (R1). Returns how many went.
-
-    Raises `NotFound`.
-    """
-    session = lock(session.pk)
-    _permit(session, guard)
-    anchor = _named(session, after_uid)
-    if anchor is None:
-        raise NotFound("There is no such message.")
-    removed = _remove(session, Message.objects.filter(session=session, seq__gt=anchor.seq), reason="rewound")
-    if removed:
-        _tell_changed(session, [{"removed_after": anchor.seq, "after_uid": after_uid, "removed": removed}])
-    return removed
-
-
-@transaction.atomic
-def remove(*, session: Session, uids: Sequence[str], reason: str, guard: Guard | None = None) -> int:
-    """Delete single messages for good; their numbers are never used again (R1). Returns how many went.
-
-    Memories that rest on them are reconciled (D23).
-    """
-    session = lock(session.pk)
-    _permit(session, guard)
-    going = Message.objects.filter(session=session, uid__in=[uid for uid in uids if limits.storable(uid)])
-    gone = list(going.order_by("seq").values_list("uid", "seq"))
-    removed = _remove(session, going, reason=reason)
-    _tell_changed(session, [{"uid": uid, "seq": seq, "removed": True} for uid, seq in gone])
-    return removed
-
-
-@transaction.atomic
-def delete(*, session: Session, keep_memories: bool = False, guard: Guard | None = None) -> None:
-    """Delete a session with its messages and its cursor (R7). Memories that rest on it are reconciled, or kept."""
-    session = lock(session.pk)
-    _permit(session, guard)
-    if not keep_memories:
-        uids = list(Message.objects.filter(session=session).values_list("uid", flat=True))
-        _tell_gone(session, uids, "its session was deleted")
-    signals.session_leaving.send(Session, session=session)
-    session.delete()
 
 
 @transaction.atomic
@@ -250,7 +128,7 @@ def finish(*, session_id: int, now: datetime | None = None) -> None:
     """
     session = lock(session_id)
     if now is None or session.quiet_since <= _quiet_before(now):
-        _finish(session)
+        finish_open(session)
 
 
 def quiet_sessions(*, now: datetime, limit: int = 500) -> list[int]:
@@ -273,7 +151,7 @@ def received(content: object) -> str:
     return digests.content_digest(key=_digest_keys()[0], content=content)
 
 
-def _permit(session: Session, guard: Guard | None) -> None:
+def permit(session: Session, guard: Guard | None) -> None:
     """Ask whether the write may go on: the guard that came with it, or else whoever watches over the session."""
     if guard is not None:
         guard(session)
@@ -281,7 +159,8 @@ def _permit(session: Session, guard: Guard | None) -> None:
         signals.unguarded_write.send(Session, session=session)
 
 
-def _named(session: Session, uid: str) -> Message | None:
+def named(session: Session, uid: str) -> Message | None:
+    """The message of this uid in the session, if there is one."""
     return Message.objects.filter(session=session, uid=uid).first() if limits.storable(uid) else None
 
 
@@ -291,19 +170,6 @@ def lock(pk: int) -> Session:
     if row is None:
         raise NotFound("There is no such session.")
     return row
-
-
-def _session_values(name: str, title: str | None, metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if not session_name_validator.regex.fullmatch(name):  # type: ignore[union-attr]
-        raise Invalid(str(session_name_validator.message), field="id")
-    values: dict[str, Any] = {}
-    if title is not None:
-        values["title"] = limits.text(redaction.redact(title).value, field="title", maximum=500, blank=True)
-    if metadata is not None:
-        if len(json.dumps(metadata, default=str)) > METADATA_LENGTH:
-            raise Invalid(f"At most {METADATA_LENGTH:,} characters.", field="metadata")
-        values["metadata"] = redaction.redact(dict(metadata)).value
-    return values
 
 
 def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
@@ -332,15 +198,15 @@ def _row(session: Session, message: NewMessage, *, seq: int) -> Message:
 
 
 def _check(message: NewMessage) -> None:
-    _check_uids([message.uid], field="uid")
-    _check_uids(message.supersedes, field="supersedes")
+    check_uids([message.uid], field="uid")
+    check_uids(message.supersedes, field="supersedes")
     if message.type not in Message.Type.values:
         raise Invalid(f"One of {', '.join(Message.Type.values)}.", field="type")
     if message.delivery not in Message.Delivery.values:
         raise Invalid(f"One of {', '.join(Message.Delivery.values)}.", field="delivery")
 
 
-def _check_uids(uids: Sequence[str], *, field: str) -> None:
+def check_uids(uids: Sequence[str], *, field: str) -> None:
     """A uid is kept as it is, blanks around it too: it is a name that others gave."""
     for uid in uids:
         limits.text(uid, field=field, maximum=UID_LENGTH)
@@ -402,8 +268,8 @@ def _supersede(session: Session, replaced: Mapping[str, str]) -> int:
     for row in rows:
         row.superseded_by = replaced[row.uid]
     Message.objects.bulk_update(rows, ["superseded_by"])
-    _tell_gone(session, [row.uid for row in rows], "superseded")
-    _tell_changed(session, [{"uid": r.uid, "seq": r.seq, "superseded_by": r.superseded_by} for r in rows])
+    tell_gone(session, [row.uid for row in rows], "superseded")
+    tell_changed(session, [{"uid": r.uid, "seq": r.seq, "superseded_by": r.superseded_by} for r in rows])
     return len(rows)
 
 
@@ -418,54 +284,36 @@ def _advance(
     if fresh:
         # Files are imported in any order: an older one does not make a session quiet that has just spoken.
         session.quiet_since = said_at if empty else max(session.quiet_since, said_at)
-    _save(session, ["last_seq", "terminal_seq", "quiet_since"])
+    save(session, ["last_seq", "terminal_seq", "quiet_since"])
     if session.completed_at is not None:
-        _finish(session)
+        finish_open(session)
     elif session.terminal_seq > before or replaced:
         signals.turn_completed.send(Session, session=session)
 
 
-def _finish(session: Session) -> None:
+def finish_open(session: Session) -> None:
+    """End the turn that the locked session has open, at its last message (R6), and tell that it may be distilled."""
     if session.terminal_seq < session.last_seq:
         session.terminal_seq = session.last_seq
-        _save(session, ["terminal_seq"])
+        save(session, ["terminal_seq"])
         signals.turn_ended.send(Session, session=session, seqs=[session.last_seq])
     signals.turn_completed.send(Session, session=session)
 
 
-def _remove(session: Session, messages: QuerySet[Message], *, reason: str) -> int:
-    uids = list(messages.values_list("uid", flat=True))
-    _tell_gone(session, uids, reason)
-    messages.delete()
-    _stand_again(session, uids)
-    left = Message.objects.filter(session=session)
-    ends = left if session.completed_at is not None else left.filter(ends_turn=True)
-    session.terminal_seq = ends.aggregate(seq=Max("seq"))["seq"] or 0
-    _save(session, ["terminal_seq"])
-    signals.turn_completed.send(Session, session=session)
-    return len(uids)
-
-
-def _stand_again(session: Session, gone: Sequence[str]) -> None:
-    """Let what removed messages had replaced stand again, unless another one replaces it (R5)."""
-    said = MessageEdge.objects.filter(session=session, kind=MessageEdge.Kind.SUPERSEDES)
-    said.filter(source_uid__in=gone).delete()
-    other = said.filter(target_uid=OuterRef("uid")).order_by("pk").values("source_uid")[:1]
-    replaced = Message.objects.filter(session=session, superseded_by__in=gone)
-    replaced.update(superseded_by=Coalesce(Subquery(other), Value("")))
-
-
-def _tell_gone(session: Session, uids: Sequence[str], reason: str) -> None:
+def tell_gone(session: Session, uids: Sequence[str], reason: str) -> None:
+    """Tell those who made something of these messages that they no longer stand (D23)."""
     if uids:
         signals.messages_gone.send(Session, session=session, uids=list(uids), reason=reason)
 
 
-def _tell_changed(session: Session, changes: list[dict[str, Any]]) -> None:
+def tell_changed(session: Session, changes: list[dict[str, Any]]) -> None:
+    """Tell those who follow the session what became of messages that they know (S10)."""
     if changes:
         signals.messages_changed.send(Session, session=session, changes=changes)
 
 
-def _save(session: Session, fields: Sequence[str]) -> None:
+def save(session: Session, fields: Sequence[str]) -> None:
+    """Save these fields of the locked session, and that it changed now."""
     session.updated_at = timezone.now()
     session.save(update_fields=[*fields, "updated_at"])
 

@@ -21,7 +21,7 @@ from agentmemory.api.shapes.transcripts import (
     RewindIn,
     RewoundOut,
 )
-from agentmemory.services import sessions, transcripts
+from agentmemory.services import removals, sessions, transcripts
 from config.api import fences
 from config.api.sessions import find
 
@@ -93,12 +93,12 @@ def retract_messages(
 ) -> RetractedOut:
     """Take messages back, also such as arrive later. Memories that rest on them are reconciled."""
     session = find(request.auth, id, query)
-    return RetractedOut(retracted=transcripts.retract(session=session, uids=body.uids, reason=body.reason or ""))
+    return RetractedOut(retracted=removals.retract(session=session, uids=body.uids, reason=body.reason or ""))
 
 
 @router.post("/sessions/{id}/rewind", response={200: RewoundOut, 404: Problem, 409: Problem})
 def rewind_session(request: Call, id: str, body: RewindIn, query: Query[OwnerQuery]) -> RewoundOut:  # noqa: A002
     """Remove every message after one. Numbers are never used again."""
     session = find(request.auth, id, query)
-    removed = transcripts.rewind(session=session, after_uid=body.after_uid)
+    removed = removals.rewind(session=session, after_uid=body.after_uid)
     return RewoundOut(removed=removed, last_seq=find(request.auth, id, query).last_seq)

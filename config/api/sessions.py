@@ -16,7 +16,7 @@ from agentmemory.api.problems import Problem
 from agentmemory.api.shapes.transcripts import RemovedOut, SessionIn
 from agentmemory.callers import Caller
 from agentmemory.models import Session
-from agentmemory.services import sessions, transcripts
+from agentmemory.services import sessions
 from config.api import shapes
 from config.api.shapes import SessionOut
 from distillation.services import standings
@@ -71,7 +71,7 @@ def put_session(
     """Create (201) or adopt (200) the agent's session of this id: 1 to 200 of letters, digits and `._:@-`."""
     wanted = body or SessionIn()
     agent = parameters.acting_agent(request.auth, query.owner)
-    session, created = transcripts.adopt(
+    session, created = sessions.adopt(
         agent=agent, name=id, title=wanted.title, metadata=wanted.metadata, complete=wanted.complete
     )
     return Status(201 if created else 200, describe(request.auth, [session])[0])
@@ -86,5 +86,5 @@ def read_session(request: Call, id: str, query: Query[OwnerQuery]) -> SessionOut
 @router.delete("/sessions/{id}", response={200: RemovedOut, 404: Problem, 409: Problem})
 def delete_session(request: Call, id: str, query: Query[DeletionQuery]) -> RemovedOut:  # noqa: A002
     """Delete a session with its messages. Memories that rest on it alone are withdrawn, or kept on request."""
-    transcripts.delete(session=find(request.auth, id, query), keep_memories=query.memories == "keep")
+    sessions.delete(session=find(request.auth, id, query), keep_memories=query.memories == "keep")
     return RemovedOut(deleted=True)

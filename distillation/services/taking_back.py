@@ -8,7 +8,7 @@ from django.db import transaction
 
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Message
-from agentmemory.services import activity, transcripts
+from agentmemory.services import activity, removals, transcripts
 from distillation.services import reconciliation
 from distillation.services.reconciliation import Change
 from sessions_exec.errors import LeaseHeld
@@ -36,7 +36,7 @@ def retract(*, message_id: int, operator: str, reason: str) -> list[Change]:
     if message.retracted_at is not None:
         raise Invalid("It is retracted already.", field="retracted_at")
     changes = plan(messages=[message])
-    transcripts.retract(session=message.session, uids=[message.uid], reason=reason)
+    removals.retract(session=message.session, uids=[message.uid], reason=reason)
     _record("retract message", message, changes, operator, reason)
     return changes
 
@@ -50,7 +50,7 @@ def delete(*, message_id: int, operator: str, reason: str) -> list[Change]:
     message = _locked(message_id)
     changes = plan(messages=[message])
     try:
-        transcripts.remove(session=message.session, uids=[message.uid], reason=reason)
+        removals.remove(session=message.session, uids=[message.uid], reason=reason)
     except LeaseHeld as error:
         raise Invalid(f"The session is being run: {error}", field="session") from error
     _record("delete message", message, changes, operator, reason)

@@ -14,7 +14,7 @@ from django.urls import reverse
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Memory, MemoryAccess, MemoryEvent, MemorySource, Message, Session, Token
-from agentmemory.services import curation, memories, transcripts
+from agentmemory.services import curation, memories, removals, sessions, transcripts
 from tests.factories import AgentFactory, ProviderFactory
 
 pytestmark = pytest.mark.django_db
@@ -46,7 +46,7 @@ def agent() -> Agent:
 @pytest.fixture
 def session(agent: Agent) -> Session:
     """A conversation with everything in it that a page has to treat with care."""
-    session, _ = transcripts.adopt(agent=agent, name="s1", title=HOSTILE)
+    session, _ = sessions.adopt(agent=agent, name="s1", title=HOSTILE)
     said = [
         transcripts.NewMessage(uid="u1", type="user", content=f"{HOSTILE} says the user"),
         transcripts.NewMessage(
@@ -65,7 +65,7 @@ def session(agent: Agent) -> Session:
         transcripts.NewMessage(uid="u2", type="user", content="This was a mistake."),
     ]
     transcripts.append(session=session, messages=said)
-    transcripts.retract(session=session, uids=["u2"], reason="said by mistake")
+    removals.retract(session=session, uids=["u2"], reason="said by mistake")
     return session
 
 
@@ -124,7 +124,7 @@ def test_a_list_asks_no_query_for_each_row(operator: Client, model: str) -> None
         for _ in range(count):
             agent = AgentFactory.create()
             write(agent, "k", "c")
-            transcripts.adopt(agent=agent, name="s")
+            sessions.adopt(agent=agent, name="s")
             ProviderFactory.create()
             Token.objects.create(space=agent.space, agent=agent, prefix=str(agent.pk), digest="d" * 64)
 
@@ -312,7 +312,7 @@ def test_a_conversation_hides_thinking_folds_tools_and_strikes_what_was_taken_ba
 
 
 def test_a_long_conversation_comes_in_pieces_and_a_link_leads_to_any_message(operator: Client, agent: Agent) -> None:
-    session, _ = transcripts.adopt(agent=agent, name="long")
+    session, _ = sessions.adopt(agent=agent, name="long")
     said = [transcripts.NewMessage(uid=f"u{n}", type="user", content=f"words {n}") for n in range(1, 251)]
     transcripts.append(session=session, messages=said)
     where = page("agentmemory_session_change", session.pk)

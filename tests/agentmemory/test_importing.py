@@ -17,7 +17,7 @@ from agentmemory.errors import Invalid
 from agentmemory.importers import files
 from agentmemory.management import import_table
 from agentmemory.models import Agent, Message, Session, Space
-from agentmemory.services import importing, transcripts
+from agentmemory.services import importing, sessions, transcripts
 from tests import factories
 from tests.support.talks import SAMPLES, needs_samples
 
@@ -233,7 +233,7 @@ def test_the_title_follows_the_file_and_is_never_emptied(agent: Agent, path: Pat
 
 
 def test_metadata_that_came_from_elsewhere_stays(agent: Agent, path: Path) -> None:
-    transcripts.adopt(agent=agent, name="s1", title="Ours", metadata={"ticket": "7"})
+    sessions.adopt(agent=agent, name="s1", title="Ours", metadata={"ticket": "7"})
     run(agent, write(path, user("u1", "one", second=1, cwd="/srv")))
     session = Session.objects.get()
     assert session.metadata == {"ticket": "7", "format": "claude_code", "cwd": "/srv"}

@@ -29,7 +29,7 @@ from agentmemory.models import (
     Space,
     Token,
 )
-from agentmemory.services import memories, spaces, tokens, transcripts
+from agentmemory.services import memories, sessions, spaces, tokens
 from agentmemory.services.memories import Draft
 from distillation.models import Cursor, DistillationPass, Quarantine
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory, SessionFactory, SpaceFactory
@@ -420,7 +420,7 @@ def test_t4_an_agent_without_anything_can_be_deleted_with_its_tokens() -> None:
 
 
 def test_t2_a_space_token_sees_nothing_of_another_space() -> None:
-    mine, theirs = (transcripts.adopt(agent=AgentFactory.create(), name="s")[0] for _ in range(2))
+    mine, theirs = (sessions.adopt(agent=AgentFactory.create(), name="s")[0] for _ in range(2))
     for owner in (mine.agent, theirs.agent, None):
         MemoryFactory.create(owner=owner, space=owner.space if owner else theirs.space)
     caller = Caller(space=mine.space)

@@ -19,7 +19,7 @@ from pytest_django import Settings
 from agentmemory.callers import Caller
 from agentmemory.errors import Invalid, NotFound, UidConflict
 from agentmemory.models import Agent, Memory, MemorySource, Message, MessageEdge, Session
-from agentmemory.services import distilled, transcripts
+from agentmemory.services import distilled, removals, sessions, transcripts
 from agentmemory.services.transcripts import Appended, NewMessage
 from distillation.models import Cursor, DistillationPass
 from tests.factories import AgentFactory
@@ -36,7 +36,7 @@ def ada(db: None) -> Agent:
 
 @pytest.fixture
 def session(ada: Agent) -> Session:
-    return transcripts.adopt(agent=ada, name="s1")[0]
+    return sessions.adopt(agent=ada, name="s1")[0]
 
 
 def user(uid: str, content: Any = "A question.", **values: Any) -> NewMessage:
@@ -91,7 +91,7 @@ def test_r1_numbers_begin_at_one_and_have_no_gaps(session: Session) -> None:
 
 def test_r1_a_number_is_never_used_again_after_a_rewind(session: Session) -> None:
     say(session, user("a"), assistant("b"), user("c"))
-    assert transcripts.rewind(session=session, after_uid="a") == 2
+    assert removals.rewind(session=session, after_uid="a") == 2
     assert say(session, user("d")).last_seq == 4
     assert numbers(session) == [(1, "a"), (4, "d")]
 
@@ -147,7 +147,7 @@ def test_r2_the_same_uid_with_other_content_is_a_conflict_and_nothing_is_written
 
 
 def test_r2_one_uid_may_stand_in_two_sessions(session: Session, ada: Agent) -> None:
-    other, _ = transcripts.adopt(agent=ada, name="s2")
+    other, _ = sessions.adopt(agent=ada, name="s2")
     say(session, user("a", "Here."))
     say(other, user("a", "There."))
     assert Message.objects.filter(uid="a").count() == 2
@@ -225,7 +225,7 @@ def test_r3_secrets_are_replaced_everywhere_before_the_store_and_counted(session
 
 
 def test_r3_a_title_and_metadata_are_cleaned_like_messages(ada: Agent) -> None:
-    session, _ = transcripts.adopt(agent=ada, name="s", title=f"{SECRET} \0", metadata={"k\0": f"{SECRET} \ud800"})
+    session, _ = sessions.adopt(agent=ada, name="s", title=f"{SECRET} \0", metadata={"k\0": f"{SECRET} \ud800"})
     stored = fresh(session)
     assert SECRET not in json.dumps([stored.title, stored.metadata])
     assert list(stored.metadata) == ["k\ufffd"]
@@ -277,7 +277,7 @@ def test_r3_whatever_comes_is_kept_and_known_again(session: Session, content: An
     if not row.redactions and _stands(content):
         assert row.content == content
     assert say(session, user("a", content)).duplicates == 1
-    transcripts.rewind(session=session, after_uid="a")
+    removals.rewind(session=session, after_uid="a")
     Message.objects.filter(session=session).delete()
 
 
@@ -298,13 +298,13 @@ def test_a_uid_that_cannot_be_kept_is_refused_as_a_target_too(session: Session, 
     say(session, user("a"))
     calls: list[Callable[[], Any]] = [
         lambda: say(session, user("b", supersedes=[bad])),
-        lambda: transcripts.retract(session=session, uids=["a", bad]),
+        lambda: removals.retract(session=session, uids=["a", bad]),
     ]
     for call in calls:
         with pytest.raises(Invalid), transaction.atomic():
             call()
     absent: list[Callable[[], Any]] = [
-        lambda: transcripts.rewind(session=session, after_uid=bad),
+        lambda: removals.rewind(session=session, after_uid=bad),
         lambda: transcripts.set_delivery(session=session, uid=bad, delivery="failed"),
     ]
     for call in absent:
@@ -316,7 +316,7 @@ def test_a_uid_that_cannot_be_kept_is_refused_as_a_target_too(session: Session, 
 
 def test_r3_a_reason_cannot_wedge_what_it_is_given_for(session: Session) -> None:
     say(session, user("a"))
-    transcripts.retract(session=session, uids=["a", "later"], reason=f"\0\ud800 {SECRET} " + "r" * 600)
+    removals.retract(session=session, uids=["a", "later"], reason=f"\0\ud800 {SECRET} " + "r" * 600)
     reasons = [one(session, "a").retraction_reason, *MessageEdge.objects.values_list("reason", flat=True)]
     assert all(0 < len(reason) <= 500 and SECRET not in reason and "\0" not in reason for reason in reasons)
 
@@ -367,11 +367,11 @@ def test_r5_a_message_is_superseded_within_one_call_in_both_orders(session: Sess
 
 def test_r5_a_message_is_retracted_before_and_after_it_arrives(session: Session) -> None:
     say(session, user("a"))
-    assert transcripts.retract(session=session, uids=["a", "later"], reason="wrong") == 1
+    assert removals.retract(session=session, uids=["a", "later"], reason="wrong") == 1
     say(session, user("later"))
     assert all(one(session, uid).retracted_at for uid in ("a", "later"))
     assert one(session, "later").retraction_reason == "wrong"
-    assert transcripts.retract(session=session, uids=["a", "later"], reason="again") == 0
+    assert removals.retract(session=session, uids=["a", "later"], reason="again") == 0
     assert one(session, "a").retraction_reason == "wrong"
 
 
@@ -379,7 +379,7 @@ def test_r5_what_is_taken_back_reaches_its_memories_once(session: Session) -> No
     say(session, user("a"), user("b"), result("c"))
     memory = remember(session, "a")
     other = remember(session, "b")
-    transcripts.retract(session=session, uids=["a"], reason="wrong")
+    removals.retract(session=session, uids=["a"], reason="wrong")
     say(session, user("d", supersedes=["b"]))
     for row in (memory, other):
         row.refresh_from_db()
@@ -394,7 +394,7 @@ def test_r5_a_message_does_not_supersede_itself(session: Session) -> None:
 
 def test_r5_a_message_stands_again_when_what_replaced_it_was_rewound(session: Session) -> None:
     say(session, user("a"), user("b"), user("c", supersedes=["a", "later"]))
-    transcripts.rewind(session=session, after_uid="b")
+    removals.rewind(session=session, after_uid="b")
     assert one(session, "a").superseded_by == ""
     say(session, user("later"))
     assert one(session, "later").superseded_by == ""
@@ -403,24 +403,24 @@ def test_r5_a_message_stands_again_when_what_replaced_it_was_rewound(session: Se
 
 def test_r5_a_message_that_two_replaced_stays_replaced_while_one_of_them_stands(session: Session) -> None:
     say(session, user("a"), user("b", supersedes=["a"]), user("c", supersedes=["a"]))
-    transcripts.rewind(session=session, after_uid="b")
+    removals.rewind(session=session, after_uid="b")
     assert one(session, "a").superseded_by == "b"
 
 
 def test_r5_a_retraction_outlives_a_rewind(session: Session) -> None:
     """It was said about the message, by its name: sent again, it is taken back still."""
     say(session, user("a"), user("b"))
-    transcripts.retract(session=session, uids=["b"], reason="a secret")
-    transcripts.rewind(session=session, after_uid="a")
+    removals.retract(session=session, uids=["b"], reason="a secret")
+    removals.rewind(session=session, after_uid="a")
     say(session, user("b"))
     assert one(session, "b").retracted_at is not None
 
 
 def test_r5_a_superseded_message_names_another_ones_uid_in_no_other_session(session: Session, ada: Agent) -> None:
-    other, _ = transcripts.adopt(agent=ada, name="s2")
+    other, _ = sessions.adopt(agent=ada, name="s2")
     say(other, user("a"))
     say(session, user("b", supersedes=["a"]))
-    transcripts.retract(session=session, uids=["a"])
+    removals.retract(session=session, uids=["a"])
     row = one(other, "a")
     assert (row.superseded_by, row.retracted_at) == ("", None)
 
@@ -480,26 +480,26 @@ def test_r6_a_file_is_as_quiet_as_its_last_record(session: Session, settings: Se
 
 def test_r6_a_complete_session_is_finished_with_all_that_still_comes(session: Session, ada: Agent) -> None:
     say(session, user("a"), user("b"))
-    transcripts.adopt(agent=ada, name="s1", complete=True)
+    sessions.adopt(agent=ada, name="s1", complete=True)
     assert fresh(session).terminal_seq == 2
     assert say(session, user("c")).last_seq == 3
     assert fresh(session).terminal_seq == 3
-    transcripts.adopt(agent=ada, name="s1", complete=False)
+    sessions.adopt(agent=ada, name="s1", complete=False)
     say(session, user("d"))
     assert (fresh(session).completed_at, fresh(session).terminal_seq) == (None, 3)
 
 
 def test_r6_a_complete_session_stays_finished_after_a_rewind(session: Session, ada: Agent) -> None:
     say(session, user("a"), user("b"), user("c"))
-    transcripts.adopt(agent=ada, name="s1", complete=True)
-    transcripts.rewind(session=session, after_uid="b")
+    sessions.adopt(agent=ada, name="s1", complete=True)
+    removals.rewind(session=session, after_uid="b")
     assert fresh(session).terminal_seq == 2
     assert Cursor.objects.get().watermark == 2
 
 
 def test_r6_after_a_rewind_a_turn_ends_where_one_still_ends(session: Session) -> None:
     say(session, user("a"), result("b"), user("c"), result("d"), user("e"))
-    transcripts.rewind(session=session, after_uid="c")
+    removals.rewind(session=session, after_uid="c")
     assert fresh(session).terminal_seq == 2
     assert Cursor.objects.get().watermark == 2
 
@@ -509,13 +509,13 @@ def test_r6_after_a_rewind_a_turn_ends_where_one_still_ends(session: Session) ->
 
 def test_r7_a_deleted_session_leaves_nothing_and_its_name_begins_afresh(session: Session, ada: Agent) -> None:
     say(session, user("a"), user("b", supersedes=["a"]), result("c"))
-    transcripts.retract(session=session, uids=["a", "later"])
+    removals.retract(session=session, uids=["a", "later"])
     Cursor.objects.update(position=3)
-    transcripts.delete(session=session)
+    sessions.delete(session=session)
     assert not Message.objects.exists()
     assert not MessageEdge.objects.exists()
     assert not Cursor.objects.exists()
-    again, created = transcripts.adopt(agent=ada, name="s1")
+    again, created = sessions.adopt(agent=ada, name="s1")
     assert created
     say(again, user("later"), user("a"), result("r"))
     assert numbers(again) == [(1, "later"), (2, "a"), (3, "r")]
@@ -525,12 +525,12 @@ def test_r7_a_deleted_session_leaves_nothing_and_its_name_begins_afresh(session:
 
 
 def test_r7_memories_go_or_stay_with_their_session_as_asked(session: Session, ada: Agent) -> None:
-    other, _ = transcripts.adopt(agent=ada, name="s2")
+    other, _ = sessions.adopt(agent=ada, name="s2")
     kept = []
     for each, keep in ((session, False), (other, True)):
         say(each, user(f"of {each.name}"), result("r"))
         memory = remember(each, f"of {each.name}")
-        transcripts.delete(session=each, keep_memories=keep)
+        sessions.delete(session=each, keep_memories=keep)
         memory.refresh_from_db()
         kept.append(memory.withdrawn_at is None)
     assert kept == [False, True]
@@ -551,17 +551,17 @@ def test_r7_a_pass_outlives_its_session(session: Session) -> None:
         start=0,
         end=2,
     )
-    transcripts.delete(session=session)
+    sessions.delete(session=session)
     row.refresh_from_db()
     assert (row.session, row.cursor, row.session_name) == (None, None, "s1")
 
 
 def test_r7_a_deleted_session_is_no_longer_there_for_those_who_hold_it(session: Session) -> None:
-    transcripts.delete(session=session)
+    sessions.delete(session=session)
     calls: list[Callable[[], Any]] = [
         lambda: say(session, user("a")),
-        lambda: transcripts.retract(session=session, uids=["a"]),
-        lambda: transcripts.rewind(session=session, after_uid="a"),
+        lambda: removals.retract(session=session, uids=["a"]),
+        lambda: removals.rewind(session=session, after_uid="a"),
         lambda: transcripts.set_delivery(session=session, uid="a", delivery="failed"),
         lambda: transcripts.finish(session_id=session.pk),
     ]
@@ -587,8 +587,8 @@ def test_a_guard_that_raises_lets_nothing_be_written(session: Session) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: say(session, user("c"), result("d"), guard=_refuse),
         lambda: transcripts.set_delivery(session=session, uid="b", delivery="failed", guard=_refuse),
-        lambda: transcripts.rewind(session=session, after_uid="a", guard=_refuse),
-        lambda: transcripts.delete(session=session, guard=_refuse),
+        lambda: removals.rewind(session=session, after_uid="a", guard=_refuse),
+        lambda: sessions.delete(session=session, guard=_refuse),
     ]
     for call in calls:
         with pytest.raises(Refused):
@@ -598,7 +598,7 @@ def test_a_guard_that_raises_lets_nothing_be_written(session: Session) -> None:
 
 def _cost(agent: Agent, count: int) -> int:
     """The queries of an append of so many messages, of which every tenth replaces the one before it."""
-    session, _ = transcripts.adopt(agent=agent, name=f"of-{count}")
+    session, _ = sessions.adopt(agent=agent, name=f"of-{count}")
     say(session, user("m-1"))
     messages = [user(f"m{n}", f"Number {n}.", supersedes=[f"m{n - 1}"] if n % 10 == 0 else ()) for n in range(count)]
     with CaptureQueriesContext(connection) as queries:
@@ -612,31 +612,31 @@ def test_the_number_of_queries_does_not_depend_on_the_number_of_messages(ada: Ag
 
 def test_a_session_is_found_by_its_name_among_those_that_the_caller_may_see(ada: Agent) -> None:
     grace = AgentFactory.create(space=ada.space)
-    session, _ = transcripts.adopt(agent=ada, name="s")
-    assert transcripts.find(caller=Caller(space=ada.space, agent=ada), name="s") == session
-    assert transcripts.find(caller=Caller(space=ada.space), name="s") == session
+    session, _ = sessions.adopt(agent=ada, name="s")
+    assert sessions.find(caller=Caller(space=ada.space, agent=ada), name="s") == session
+    assert sessions.find(caller=Caller(space=ada.space), name="s") == session
     for caller in (Caller(space=ada.space, agent=grace), Caller(space=AgentFactory.create().space)):
         with pytest.raises(NotFound):
-            transcripts.find(caller=caller, name="s")
-    transcripts.adopt(agent=grace, name="s")
+            sessions.find(caller=caller, name="s")
+    sessions.adopt(agent=grace, name="s")
     with pytest.raises(NotFound):
-        transcripts.find(caller=Caller(space=ada.space), name="s")
-    assert transcripts.find(caller=Caller(space=ada.space), name="s", agent=ada) == session
+        sessions.find(caller=Caller(space=ada.space), name="s")
+    assert sessions.find(caller=Caller(space=ada.space), name="s", agent=ada) == session
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "s" * 201, "a\n", "\0"])
 def test_a_session_of_another_shape_is_refused(ada: Agent, name: str) -> None:
     with pytest.raises(Invalid):
-        transcripts.adopt(agent=ada, name=name)
+        sessions.adopt(agent=ada, name=name)
     assert not Session.objects.exists()
 
 
 def test_adopting_again_keeps_what_is_not_said(ada: Agent) -> None:
-    first, created = transcripts.adopt(agent=ada, name="s", title="T", metadata={"a": 1})
-    again, created_again = transcripts.adopt(agent=ada, name="s")
+    first, created = sessions.adopt(agent=ada, name="s", title="T", metadata={"a": 1})
+    again, created_again = sessions.adopt(agent=ada, name="s")
     assert (created, created_again, first.pk == again.pk) == (True, False, True)
     assert (again.title, again.metadata) == ("T", {"a": 1})
     with pytest.raises(Invalid):
-        transcripts.adopt(agent=ada, name="s", metadata={"a": "x" * 20_000})
+        sessions.adopt(agent=ada, name="s", metadata={"a": "x" * 20_000})
     with pytest.raises(Invalid):
-        transcripts.adopt(agent=ada, name="s", title="t" * 501)
+        sessions.adopt(agent=ada, name="s", title="t" * 501)

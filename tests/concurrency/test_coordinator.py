@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from agentmemory.models import Agent, Message, Session
-from agentmemory.services import transcripts
+from agentmemory.services import sessions, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor
 from distillation.querysets import CursorQuerySet
@@ -82,7 +82,7 @@ def test_d22_a_cursor_that_a_pass_has_taken_meanwhile_is_not_waited_for(agent: A
 def test_r6_a_session_that_speaks_while_it_is_found_quiet_keeps_its_turn_open(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session, _ = transcripts.adopt(agent=agent, name="s1")
+    session, _ = sessions.adopt(agent=agent, name="s1")
     transcripts.append(session=session, messages=[NewMessage(uid="u1", type="user", content="Are you there?")])
     Session.objects.update(quiet_since="2020-01-01T00:00Z")
     found = transcripts.quiet_sessions
@@ -111,12 +111,12 @@ def append_together(session: Session) -> list[Any]:
 
 
 def test_r1_numbers_taken_at_once_are_gap_free(agent: Agent) -> None:
-    session, _ = transcripts.adopt(agent=agent, name="s1")
+    session, _ = sessions.adopt(agent=agent, name="s1")
     assert not [each for each in append_together(session) if isinstance(each, Exception)]
     assert list(Message.objects.order_by("seq").values_list("seq", flat=True)) == list(range(1, 25))
 
 
 def test_r1_without_the_session_s_lock_two_take_one_number(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    session, _ = transcripts.adopt(agent=agent, name="s1")
+    session, _ = sessions.adopt(agent=agent, name="s1")
     monkeypatch.setattr(transcripts, "lock", lambda pk: Session.objects.select_related("agent").get(pk=pk))
     assert any(isinstance(each, IntegrityError) for each in append_together(session))

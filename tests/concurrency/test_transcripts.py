@@ -11,7 +11,7 @@ from django.db import IntegrityError
 
 from agentmemory.errors import NotFound, UidConflict
 from agentmemory.models import Agent, Memory, MemorySource, Message, Session
-from agentmemory.services import distilled, transcripts
+from agentmemory.services import distilled, removals, sessions, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor
 from tests.factories import AgentFactory
@@ -27,7 +27,7 @@ def ada(db: None) -> Agent:
 
 @pytest.fixture
 def session(ada: Agent) -> Session:
-    return transcripts.adopt(agent=ada, name="s1")[0]
+    return sessions.adopt(agent=ada, name="s1")[0]
 
 
 def user(uid: str, content: Any = "A question.", **values: Any) -> NewMessage:
@@ -129,20 +129,20 @@ def test_r5_a_retraction_and_its_target_at_once_meet_in_any_order(session: Sessi
     for n in range(8):
         races.together(
             lambda uid=f"m{n}": say(session, user(uid)),  # type: ignore[misc]
-            lambda uid=f"m{n}": transcripts.retract(session=session, uids=[uid]),  # type: ignore[misc]
+            lambda uid=f"m{n}": removals.retract(session=session, uids=[uid]),  # type: ignore[misc]
         )
     assert Message.objects.filter(retracted_at__isnull=False).count() == 8
 
 
 def test_r7_one_name_adopted_by_many_at_once_is_one_session_with_one_cursor(ada: Agent) -> None:
-    made = races.together(*[lambda: transcripts.adopt(agent=ada, name="new")] * 6)
+    made = races.together(*[lambda: sessions.adopt(agent=ada, name="new")] * 6)
     assert sorted(created for _, created in made) == [False] * 5 + [True]
     assert Session.objects.get(name="new").cursor.position == 0
 
 
 def test_r7_writing_and_deleting_a_session_at_once_leaves_all_or_nothing(ada: Agent) -> None:
     for n in range(5):
-        session, _ = transcripts.adopt(agent=ada, name=f"s{n}")
+        session, _ = sessions.adopt(agent=ada, name=f"s{n}")
         say(session, user("a"), result("b"))
 
         def write(each: Session = session) -> None:
@@ -150,7 +150,7 @@ def test_r7_writing_and_deleting_a_session_at_once_leaves_all_or_nothing(ada: Ag
                 say(each, user("c"), result("d"))
 
         def remove(each: Session = session) -> None:
-            transcripts.delete(session=each)
+            sessions.delete(session=each)
 
         races.together(write, remove)
         assert not Session.objects.filter(pk=session.pk).exists()
@@ -181,7 +181,7 @@ def _distil(session: Session, key: str) -> Memory:
 
 def test_d23_a_pass_and_a_retraction_of_the_same_memories_wait_for_each_other_and_not_for_ever(ada: Agent) -> None:
     """The pass holds `a` and wants `b`; the retraction touches both, and would lock `b` first if it went by ids."""
-    one, other = (transcripts.adopt(agent=ada, name=name)[0] for name in ("s1", "s2"))
+    one, other = (sessions.adopt(agent=ada, name=name)[0] for name in ("s1", "s2"))
     for session in (one, other):
         say(session, user("m"), result("r"))
     made = {key: _distil(one, key) for key in ("a", "b")}
@@ -189,7 +189,7 @@ def test_d23_a_pass_and_a_retraction_of_the_same_memories_wait_for_each_other_an
         made["b"].delete()
         made["b"] = _distil(one, "b")
     running = races.Paused(lambda: _distil(other, "a"), lambda: _distil(other, "b"))
-    retracting = races.Actor(lambda: transcripts.retract(session=one, uids=["m"]))
+    retracting = races.Actor(lambda: removals.retract(session=one, uids=["m"]))
     assert retracting.waits()
     running.go_on()
     races.outcome(running)

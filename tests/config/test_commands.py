@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agentmemory.models import Agent, Memory, Message, Provider, Session, Space, Token
-from agentmemory.services import spaces, tokens, transcripts
+from agentmemory.services import sessions, spaces, tokens, transcripts
 from config import demo, health, regular
 from distillation.models import Cursor, DistillationPass
 from sessions_exec import queue
@@ -31,7 +31,7 @@ def run(*command: str) -> str:
 
 def a_session(handle: str = "ada", name: str = "s1") -> Session:
     agent = spaces.ensure_agent(spaces.ensure("home"), handle)
-    session, _ = transcripts.adopt(agent=agent, name=name)
+    session, _ = sessions.adopt(agent=agent, name=name)
     said = [
         ("u", "user", "We decided to use PostgreSQL 18 for the ledger, because of its MERGE."),
         ("r", "result", "ok"),

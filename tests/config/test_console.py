@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentmemory.models import Memory, Provider, Session
-from agentmemory.services import transcripts
+from agentmemory.services import sessions, transcripts
 from config import groups
 from distillation.models import Cursor, DistillationPass
 from sessions_exec.models import Heartbeat, TaskRun, Tick
@@ -38,7 +38,7 @@ def operator(client: Client) -> Client:
 @pytest.fixture
 def waiting() -> Session:
     """A finished turn that nobody has distilled yet."""
-    session, _ = transcripts.adopt(agent=AgentFactory.create(), name="s1")
+    session, _ = sessions.adopt(agent=AgentFactory.create(), name="s1")
     said = [
         transcripts.NewMessage(uid="u1", type="user", content="words"),
         transcripts.NewMessage(uid="r1", type="result", content=""),

@@ -9,7 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from agentmemory.models import Agent, Session
-from agentmemory.services import transcripts
+from agentmemory.services import sessions, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor
 from tests.factories import AgentFactory
@@ -37,7 +37,7 @@ def tell(agent: Agent) -> Tell:
     """Append a finished turn with these user texts (or whole messages) to a session of the agent."""
 
     def told(*said: str | NewMessage, name: str = "s1", end: bool = True, **values: Any) -> Session:
-        session, _ = transcripts.adopt(agent=values.pop("agent", agent), name=name)
+        session, _ = sessions.adopt(agent=values.pop("agent", agent), name=name)
         start = session.last_seq
         messages = [
             each

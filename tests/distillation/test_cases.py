@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agentmemory.models import Agent, Memory, Session
-from agentmemory.services import transcripts
+from agentmemory.services import sessions
 from distillation.models import Cursor, DistillationPass
 from distillation.services import coordinator, distilling, passes, reading
 from sessions_exec import faults
@@ -99,7 +99,7 @@ def test_an_address_that_is_not_allowed_blames_no_window(server: ModelServer, te
 
 def test_a_session_can_be_deleted_while_its_pass_runs(server: ModelServer, tell: Tell, at_point: Any) -> None:
     session = tell("One fact here.")
-    at_point("call.after", lambda: transcripts.delete(session=session))
+    at_point("call.after", lambda: sessions.delete(session=session))
     assert run(cursor_of(session)).state == "lost"
     assert not Memory.objects.exists()
     assert not Cursor.objects.exists()

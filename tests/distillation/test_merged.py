@@ -6,7 +6,7 @@ import pytest
 
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemorySource, Session
-from agentmemory.services import curation, merging, transcripts
+from agentmemory.services import curation, merging, removals
 from distillation.services import distilling
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
@@ -65,15 +65,15 @@ def test_m9_a_vanished_key_whose_survivor_was_deleted_stands_by_itself_when_a_pa
 
 def test_d23_a_survivor_stands_on_the_sources_that_came_with_a_merge(merged: tuple[Session, Memory, Memory]) -> None:
     session, *_ = merged
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     assert states() == {"port": ("The port is 8080.", False), "deploys": ("Deploys are on Tuesday.", False)}
-    transcripts.retract(session=session, uids=["u2"])
+    removals.retract(session=session, uids=["u2"])
     assert {key: gone for key, (_, gone) in states().items()} == {"port": True, "deploys": True}
 
 
 def test_d23_a_merged_memory_is_withdrawn_with_its_own_sources(merged: tuple[Session, Memory, Memory]) -> None:
     session, _, gone = merged
-    transcripts.retract(session=session, uids=["u2"])
+    removals.retract(session=session, uids=["u2"])
     assert states() == {"port": ("The port is 8080.", False), "deploys": ("Deploys are on Tuesday.", True)}
     merging.unmerge(memory_id=gone.pk, author=OPERATOR, reason="r")
     assert states()["deploys"] == ("Deploys are on Tuesday.", True)
@@ -83,7 +83,7 @@ def test_d23_undoing_a_merge_withdraws_a_survivor_that_nothing_else_supports(
     merged: tuple[Session, Memory, Memory],
 ) -> None:
     session, _, gone = merged
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     merging.unmerge(memory_id=gone.pk, author=OPERATOR, reason="r")
     assert states() == {"port": ("The port is 8080.", True), "deploys": ("Deploys are on Tuesday.", False)}
 

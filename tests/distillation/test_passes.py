@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemorySource, Message, Provider
-from agentmemory.services import curation, transcripts
+from agentmemory.services import curation, removals, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation import prompts
 from distillation.models import Cursor, DistillationPass
@@ -119,7 +119,7 @@ def test_d4_what_is_no_speech_is_not_shown(server: ModelServer, tell: Tell) -> N
         ),
         end=False,
     )
-    transcripts.retract(session=session, uids=["gone"])
+    removals.retract(session=session, uids=["gone"])
     tell(end=True)
     run(cursor_of(session))
     assert [(seq, text) for seq, _, text in server.requests[0].shown] == [(8, "Replacing text."), (9, "Said.")]

@@ -25,7 +25,7 @@ from agentmemory.models import (
     Message,
     Session,
 )
-from agentmemory.services import curation, finding, memories, merging, purging, tokens, transcripts
+from agentmemory.services import curation, finding, memories, merging, purging, removals, tokens
 from agentmemory.services.purging import Scope
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, operations
@@ -85,7 +85,7 @@ def full(server: ModelServer, tell: Tell, agent: Agent) -> Session:
     curation.withdraw(memory_id=first.pk, author=OPERATOR, reason=f"{CANARY} is wrong")
     curation.reinstate(memory_id=first.pk, author=OPERATOR, reason=f"{CANARY} is right")
     memories.get(caller=Caller(space=agent.space, agent=agent), key=f"{CANARY}-key")
-    transcripts.retract(session=session, uids=["u3", f"{CANARY}-later"], reason=f"{CANARY} by mistake")
+    removals.retract(session=session, uids=["u3", f"{CANARY}-later"], reason=f"{CANARY} by mistake")
     server.script(model_server.raw_text(f"no JSON, {CANARY}"))
     tell(f"More of {CANARY}.", name=f"s-{CANARY}")
     distilling.run_cursor(cursor_id=cursor_of(session).pk)

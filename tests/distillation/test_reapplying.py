@@ -11,7 +11,7 @@ from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.errors import Invalid
 from agentmemory.models import Activity, Agent, Memory, MemoryEvent, MemorySource
-from agentmemory.services import curation, memories, transcripts
+from agentmemory.services import curation, memories, removals
 from distillation.models import DistillationPass
 from distillation.services import distilling, reapplying
 from tests.distillation.conftest import Tell, cursor_of
@@ -105,7 +105,7 @@ def test_d25_what_is_curated_edited_or_withdrawn_by_a_person_is_left_alone(row: 
 
 
 def test_d23_what_was_taken_back_since_does_not_return(row: DistillationPass) -> None:
-    transcripts.retract(session=row.session, uids=["u1"], reason="said by mistake")  # type: ignore[arg-type]
+    removals.retract(session=row.session, uids=["u1"], reason="said by mistake")  # type: ignore[arg-type]
 
     assert actions(reapplying.carry_out(pass_id=row.pk, **WHO))["port"] == "refused"
     assert Memory.objects.get(key="port").withdrawn_at is not None

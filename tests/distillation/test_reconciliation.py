@@ -10,7 +10,7 @@ from agentmemory.callers import Caller
 from agentmemory.errors import NotFound
 from agentmemory.models import Agent, Memory, Session
 from agentmemory.search import ranking
-from agentmemory.services import context, curation, history, memories, sources, transcripts
+from agentmemory.services import context, curation, history, memories, removals, sessions, sources
 from agentmemory.services.transcripts import NewMessage
 from distillation.services import distilling, reconciliation
 from sessions_exec import faults
@@ -40,7 +40,7 @@ def test_d23_a_memory_whose_every_source_is_retracted_is_withdrawn_and_found_now
 ) -> None:
     session = tell("The port is 8080.", "Deploys are on Tuesday.")
     remembered(server, session, ("port", "The port is 8080.", [1]), ("deploys", "Deploys are on Tuesday.", [2]))
-    transcripts.retract(session=session, uids=["u1"], reason="said by mistake")
+    removals.retract(session=session, uids=["u1"], reason="said by mistake")
     assert found(agent, "port 8080") == ["Deploys are on Tuesday."]
     gone = Memory.objects.get(key="port")
     caller = Caller(space=agent.space, agent=agent)
@@ -58,7 +58,7 @@ def test_d23_a_memory_whose_every_source_is_retracted_is_withdrawn_and_found_now
 def test_d23_a_memory_with_another_source_keeps_it(server: ModelServer, tell: Tell, agent: Agent) -> None:
     session = tell("The port is 8080.", "Yes, 8080.")
     remembered(server, session, ("port", "The port is 8080.", [1, 2]))
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     assert found(agent, "8080") == ["The port is 8080."]
     assert Memory.objects.get().sources.filter(gone_at__isnull=False).count() == 1
 
@@ -75,13 +75,13 @@ def test_d23_the_words_of_what_is_taken_back_no_longer_find_what_stood_beside_th
     caller = Caller(space=agent.space, agent=agent)
     assert ranking.search(caller=caller, q="Zanzibar").items
     if taken_back == "retract":
-        transcripts.retract(session=session, uids=["u3"])
+        removals.retract(session=session, uids=["u3"])
     elif taken_back == "remove":
-        transcripts.remove(session=session, uids=["u3"], reason="a secret")
+        removals.remove(session=session, uids=["u3"], reason="a secret")
     elif taken_back == "supersede":
         tell(NewMessage(uid="n", type="user", content="Never mind.", supersedes=["u3"]))
     else:
-        transcripts.rewind(session=session, after_uid="u2")
+        removals.rewind(session=session, after_uid="u2")
     memory.refresh_from_db()
     assert memory.context == "Hello.\nThe port is 8080."
     assert (memory.content, memory.version, memory.withdrawn_at) == ("The port is 8080.", 2, None)
@@ -95,14 +95,14 @@ def test_d23_the_words_of_a_source_go_with_it_where_another_one_stands(
 ) -> None:
     session = tell("It listens on 8080, says Zanzibar.", "Yes, the port is 8080.")
     remembered(server, session, ("port", "The port is 8080.", [1, 2]))
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     assert Memory.objects.get().context == "Yes, the port is 8080."
 
 
 def test_d23_what_stands_apart_from_what_is_taken_back_is_left_as_it_is(server: ModelServer, tell: Tell) -> None:
     session = tell("The port is 8080.", "Right.", "So.", "Bye.")
     remembered(server, session, ("port", "The port is 8080.", [1]))
-    transcripts.retract(session=session, uids=["u3", "u4"])
+    removals.retract(session=session, uids=["u3", "u4"])
     assert Memory.objects.get().version == 1
 
 
@@ -113,10 +113,10 @@ def test_d23_an_earlier_version_returns_where_the_current_one_lost_its_source(
     remembered(server, session, ("port", "The port is 8080.", [1]))
     tell("The port is 9090.")
     remembered(server, session, ("port", "The port is 9090.", [3]))
-    transcripts.retract(session=session, uids=["u3"])
+    removals.retract(session=session, uids=["u3"])
     assert found(agent, "port") == ["The port is 8080."]
     assert Memory.objects.get().version == 3
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     assert found(agent, "port") == []
 
 
@@ -127,9 +127,9 @@ def test_d23_rewind_deletion_and_supersession_follow_the_same_rule(
     session = tell("Hello.", "The port is 8080.")
     remembered(server, session, ("port", "The port is 8080.", [2]))
     if taken_back == "rewind":
-        transcripts.rewind(session=session, after_uid="u1")
+        removals.rewind(session=session, after_uid="u1")
     elif taken_back == "delete":
-        transcripts.delete(session=session)
+        sessions.delete(session=session)
     else:
         tell(NewMessage(uid="new", type="user", content="The port is 9090.", supersedes=["u2"]))
     assert found(agent, "port") == []
@@ -148,7 +148,7 @@ def test_d23_a_supersession_makes_the_replacement_due(server: ModelServer, tell:
 def test_deleting_a_session_with_memories_kept_leaves_them(server: ModelServer, tell: Tell, agent: Agent) -> None:
     session = tell("The port is 8080.")
     remembered(server, session, ("port", "The port is 8080.", [1]))
-    transcripts.delete(session=session, keep_memories=True)
+    sessions.delete(session=session, keep_memories=True)
     assert found(agent, "port") == ["The port is 8080."]
 
 
@@ -157,7 +157,7 @@ def test_r7_a_session_made_again_under_its_name_is_distilled_from_its_first_mess
 ) -> None:
     session = tell("The port is 8080.")
     remembered(server, session, ("port", "The port is 8080.", [1]))
-    transcripts.delete(session=session)
+    sessions.delete(session=session)
     again = tell("The port is 8080.")
     assert cursor_of(again).position == 0
     remembered(server, again, ("port", "The port is 8080.", [1]))
@@ -169,7 +169,7 @@ def test_d23_what_a_person_edited_or_wrote_is_left_alone(server: ModelServer, te
     remembered(server, session, ("port", "The port is 8080.", [1]))
     operator = Author(kind="operator", name="olga")
     curation.edit(memory_id=Memory.objects.get().pk, author=operator, reason="clearer", content="It is port 8080.")
-    transcripts.retract(session=session, uids=["u1"])
+    removals.retract(session=session, uids=["u1"])
     assert found(agent, "port") == ["It is port 8080."]
 
 
@@ -186,7 +186,7 @@ def test_d23_what_is_retracted_during_the_call_is_not_remembered(server: ModelSe
 
     def at(point: str) -> None:
         if point == "call.after":
-            transcripts.retract(session=session, uids=["u1"])
+            removals.retract(session=session, uids=["u1"])
 
     faults.install(at)
     try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from django.db.models import F
 
 from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource, Message, Session
-from agentmemory.services import transcripts
+from agentmemory.services import sessions, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor, DistillationPass, Quarantine
 from tests.support.model_server import ModelServer
@@ -49,7 +49,7 @@ def statement(seed: str) -> str:
 
 def tell(agent: Agent, name: str, *, turns: int, per_turn: int = 3) -> Session:
     """A session of so many finished turns, or so many more."""
-    session, _ = transcripts.adopt(agent=agent, name=name)
+    session, _ = sessions.adopt(agent=agent, name=name)
     for _ in range(turns):
         start = session.last_seq
         messages = [

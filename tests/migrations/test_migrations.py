@@ -20,6 +20,8 @@ from agentmemory.services import (
     distilled,
     memories,
     merging,
+    removals,
+    sessions,
     spaces,
     tokens,
     transcripts,
@@ -74,11 +76,11 @@ def fill() -> None:
     """Rows in every table, by the ways that they come in real life."""
     agent = spaces.ensure_agent(spaces.ensure("acme"), "ada")
     tokens.issue(space=agent.space, agent=agent)
-    session, _ = transcripts.adopt(agent=agent, name="s1", title="A talk")
+    session, _ = sessions.adopt(agent=agent, name="s1", title="A talk")
     said = [NewMessage(uid=f"m{n}", type="user", content=f"Number {n}.") for n in range(5)]
     ends = NewMessage(uid="r", type="result", content="done", supersedes=["m4"])
     transcripts.append(session=session, messages=[*said, ends])
-    transcripts.retract(session=session, uids=["m3", "later"])
+    removals.retract(session=session, uids=["m3", "later"])
     caller = Caller(space=agent.space, agent=agent)
     for n in range(3):
         memories.put(caller=caller, draft=memories.Draft(key=f"k{n}", content=f"Statement {n}.", tags=["a", "b"]))
@@ -107,7 +109,7 @@ def distil(session: Session, key: str) -> Memory:
 
 def run_a_session(caller: Caller) -> None:
     assert caller.agent is not None
-    session, _ = transcripts.adopt(agent=caller.agent, name="s2")
+    session, _ = sessions.adopt(agent=caller.agent, name="s2")
     inbox.admit(session=session, uid="i1", prompt="Go on.", delivery="queue")
     executions.acquire(session=session, holder="runner", seconds=30)
 

@@ -7,7 +7,7 @@ from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from agentmemory.models import Session
-from agentmemory.services import transcripts
+from agentmemory.services import removals, sessions, transcripts
 from sessions_exec.models import SessionEvent
 from sessions_exec.services import events, executions, inbox
 from tests.factories import AgentFactory, SessionFactory
@@ -22,7 +22,7 @@ def session() -> Session:
 
 
 def test_s10_the_log_tells_a_session_from_its_beginning() -> None:
-    session, _ = transcripts.adopt(agent=AgentFactory.create(), name="s")
+    session, _ = sessions.adopt(agent=AgentFactory.create(), name="s")
     inbox.admit(session=session, uid="i1", prompt="Do it.")
     held = acquire(session)
     inbox.promote(session=session, guard=held, boundary="step")
@@ -31,7 +31,7 @@ def test_s10_the_log_tells_a_session_from_its_beginning() -> None:
     executions.renew(session=session, held=held, phase="safe")
     say(session, "r1", type="result", content="", guard=held)
     executions.release(session=session, held=held)
-    transcripts.adopt(agent=session.agent, name="s")
+    sessions.adopt(agent=session.agent, name="s")
 
     assert log(session) == [
         "session.created",
@@ -52,11 +52,11 @@ def test_s10_what_changes_in_place_is_told(session: Session) -> None:
     for uid in ("u1", "u2", "u3"):
         say(session, uid)
     transcripts.set_delivery(session=session, uid="u1", delivery="enqueued")
-    transcripts.retract(session=session, uids=["u2", "later"])
+    removals.retract(session=session, uids=["u2", "later"])
     newer = transcripts.NewMessage(uid="u4", type="user", content="Better.", supersedes=["u1"])
     transcripts.append(session=session, messages=[newer])
-    transcripts.rewind(session=session, after_uid="u2")
-    transcripts.remove(session=session, uids=["u1", "gone"], reason="said by mistake")
+    removals.rewind(session=session, after_uid="u2")
+    removals.remove(session=session, uids=["u1", "gone"], reason="said by mistake")
     changed = SessionEvent.objects.filter(session=session, type="message.changed").order_by("seq")
 
     assert list(changed.values_list("data", flat=True)) == [
@@ -117,7 +117,7 @@ def test_s10_events_go_with_their_session_and_with_a_purge(session: Session) -> 
     say(session, "u1")
     say(other, "u1")
     acquire(other, seconds=60)
-    transcripts.delete(session=session)
+    sessions.delete(session=session)
     assert not SessionEvent.objects.filter(session_id=session.pk).exists()
     with pytest.raises(DatabaseError), transaction.atomic():
         SessionEvent.objects.all().delete()

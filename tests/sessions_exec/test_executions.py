@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from agentmemory.errors import Invalid
 from agentmemory.models import Message, Session
-from agentmemory.services import transcripts
+from agentmemory.services import removals, sessions
 from distillation.services import coordinator
 from sessions_exec.errors import LeaseHeld, LeaseLost
 from sessions_exec.services import executions, inbox, recovery
@@ -44,16 +44,16 @@ def test_s1_nobody_else_appends_rewinds_or_deletes_while_a_live_execution_stands
     with pytest.raises(LeaseHeld):
         say(session, "b")
     with pytest.raises(LeaseHeld):
-        transcripts.rewind(session=session, after_uid="a")
+        removals.rewind(session=session, after_uid="a")
     with pytest.raises(LeaseHeld):
-        transcripts.delete(session=session)
+        sessions.delete(session=session)
     say(session, "b", guard=held)
 
     assert list(Message.objects.filter(session=session).values_list("uid", flat=True)) == ["a", "b"]
     executions.release(session=session, held=held)
     say(session, "c")
-    transcripts.rewind(session=session, after_uid="a")
-    transcripts.delete(session=session)
+    removals.rewind(session=session, after_uid="a")
+    sessions.delete(session=session)
 
 
 def test_s2_every_acquisition_has_a_new_epoch_and_a_new_id(session: Session) -> None:
@@ -78,7 +78,7 @@ def _moves(session: Session, held: executions.Held) -> list[object]:
         lambda: executions.renew(session=session, held=held, assistant_uid="x"),
         lambda: inbox.promote(session=session, guard=held, boundary="step"),
         lambda: say(session, "stale", guard=held),
-        lambda: transcripts.rewind(session=session, after_uid="a", guard=held),
+        lambda: removals.rewind(session=session, after_uid="a", guard=held),
         lambda: executions.release(session=session, held=held),
     ]
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentmemory.errors import Invalid, NotFound, UidConflict
 from agentmemory.models import Message, Session
-from agentmemory.services import transcripts
+from agentmemory.services import removals, transcripts
 from sessions_exec import signals
 from sessions_exec.errors import Crowded, InputConflict
 from sessions_exec.models import Input
@@ -257,6 +257,6 @@ def test_a_prompt_is_kept_once_and_goes_with_its_message(session: Session) -> No
     assert set(Input.objects.values_list("prompt", flat=True)) == {None}
     rows = list(Input.objects.order_by("pk"))
     assert prompts.of(rows) == {"i1": "Prompt i1.", "i2": "Prompt i2.", "i3": None}
-    transcripts.remove(session=session, uids=["i1"], reason="said by mistake", guard=held)
+    removals.remove(session=session, uids=["i1"], reason="said by mistake", guard=held)
     assert prompts.of(rows)["i1"] is None
     assert [e.data["prompt"] for e in events.page(session=session, after=0, limit=2)] == [None, "Prompt i2."]

@@ -11,7 +11,7 @@ from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError, NotFound
 from agentmemory.models import Agent, Message
-from agentmemory.services import purging, spaces, transcripts
+from agentmemory.services import purging, sessions, spaces
 from agentmemory.services.purging import Scope
 
 
@@ -69,7 +69,7 @@ def _scope(caller: Caller, agent: Agent | None, options: dict[str, Any]) -> Scop
         return Scope(agent_ids=[_named(agent).pk])
     if not options["session"]:
         return Scope(memory_ids=options["memory"])
-    session = transcripts.find(caller=caller, name=options["session"], agent=agent)
+    session = sessions.find(caller=caller, name=options["session"], agent=agent)
     if not options["message"]:
         return Scope(memory_ids=options["memory"], session_ids=[session.pk])
     rows = list(Message.objects.filter(session=session, uid__in=options["message"]).values_list("pk", flat=True))

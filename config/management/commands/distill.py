@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError
-from agentmemory.services import spaces, transcripts
+from agentmemory.services import sessions, spaces
 from distillation.services import distilling, preview
 from sessions_exec import tasks
 
@@ -117,5 +117,5 @@ def _within(slug: str | None, handle: str | None, name: str | None) -> dict[str,
         return {}
     space = spaces.get(slug)
     agent = spaces.get_agent(space, handle) if handle else None
-    session = transcripts.find(caller=Caller(space=space), name=name, agent=agent) if name else None
+    session = sessions.find(caller=Caller(space=space), name=name, agent=agent) if name else None
     return {"space": space, "agent": agent, "session": session}

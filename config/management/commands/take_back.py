@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError
-from agentmemory.services import spaces, transcripts
+from agentmemory.services import removals, sessions, spaces
 from distillation.services import reconciliation
 
 
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         try:
             space = spaces.get(options["space"])
             agent = spaces.get_agent(space, options["agent"])
-            session = transcripts.find(caller=Caller(space=space), name=options["session"], agent=agent)
+            session = sessions.find(caller=Caller(space=space), name=options["session"], agent=agent)
         except AgentMemoryError as error:
             raise CommandError(str(error)) from error
         plan = reconciliation.plan(session=session, uids=options["uids"])
@@ -37,6 +37,6 @@ class Command(BaseCommand):
         if options["dry_run"]:
             self.stdout.write(f"{len(plan)} memories rest on these messages. Nothing was changed.")
             return
-        act = transcripts.remove if options["delete"] else transcripts.retract
+        act = removals.remove if options["delete"] else removals.retract
         count = act(session=session, uids=options["uids"], reason=options["reason"])
         self.stdout.write(f"{count} messages {'deleted' if options['delete'] else 'retracted'}.")
