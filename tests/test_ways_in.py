@@ -38,6 +38,8 @@ FROM_WHAT_IS_SEEN = {
     ("agentmemory/services/sources.py", "standing", "MemoryEvent"): "the memory was found by visible_to",
     ("agentmemory/services/sources.py", "standing", "MemorySource"): "the memory was found by visible_to",
     ("agentmemory/services/sessions.py", "messages", "Message"): "the session was found by visible_to",
+    ("agentmemory/services/sessions.py", "adopt", "Session"): "a session of the agent that writes",
+    ("agentmemory/services/sessions.py", "delete", "Message"): "the session was found by visible_to",
     ("agentmemory/search/talk.py", "_with_neighbours", "Message"): "the same session as a hit of visible_to",
     ("agentmemory/search/wording.py", "_of_memories", "Memory"): "rows to be indexed, which nobody is shown",
     ("distillation/services/standings.py", "listing", "Quarantine"): "counted for the cursors of visible_to",
