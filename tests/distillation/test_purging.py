@@ -25,7 +25,7 @@ from agentmemory.models import (
     Message,
     Session,
 )
-from agentmemory.services import curation, finding, memories, merging, purging, removals, tokens
+from agentmemory.services import curation, embedding, finding, memories, merging, purging, removals, tokens
 from agentmemory.services.purging import Scope
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, operations
@@ -34,6 +34,7 @@ from sessions_exec.services import executions, inbox
 from tests.distillation.conftest import Tell, cursor_of
 from tests.factories import AgentFactory
 from tests.support import model_server
+from tests.support.embedders import Concepts
 from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db
@@ -56,6 +57,13 @@ def dump() -> dict[str, str]:
 def where(word: str = CANARY) -> set[str]:
     """The tables that hold a word."""
     return {table for table, text in dump().items() if word in text.lower()}
+
+
+def vectors(model: type[Memory] | type[Message]) -> set[str]:
+    """The rows of a table that have a vector."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT row_id FROM {model._meta.db_table}vector WHERE vector IS NOT NULL")
+        return {str(pk) for (pk,) in cursor.fetchall()}
 
 
 def remembered(server: ModelServer, session: Session, *items: dict[str, Any]) -> None:
@@ -133,6 +141,17 @@ def test_m5_a_purged_session_is_in_no_table_any_more(full: Session) -> None:
     assert (
         certificate.counts["agentmemory_message"] == Message.objects.count() + certificate.counts["agentmemory_message"]
     )
+
+
+def test_m5_a_purged_session_leaves_no_vector_of_its_memories_and_messages(concepts: Concepts, full: Session) -> None:
+    kept = Memory.objects.create(space=full.space, origin="curated", key="tea", content="tea", created_by="ada")
+    embedding.run()
+    assert len(vectors(Memory)) == Memory.objects.count() > 1
+    assert vectors(Message)
+    purging.purge(scope=Scope(session_ids=[full.pk]), author=OPERATOR, reason="a person asked for it")
+    assert vectors(Memory) == {str(kept.pk)}
+    assert vectors(Message) == set()
+    assert where() == set()
 
 
 def test_m5_everything_that_an_agent_has_is_purged_and_the_agent_stays(
