@@ -10,21 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from django.db.models import QuerySet
 from django.test import Client
 
-from agentmemory.models import Memory, MemoryEvent, Message, Session, Token
-from agentmemory.services import spaces, tokens
-from distillation.models import Cursor
-from sessions_exec.models import Execution, Input, SessionEvent
-from tests.factories import AgentFactory, SpaceFactory
-from tests.support.clients import Api, of_agent, of_space, result, user
+from agentmemory.models import Memory
+from agentmemory.services import spaces
+from tests.isolation.strangers import CANARY, FOREIGN, INPUT, KEY, NOT_VALID, SESSION, UID, foreign_space, state
+from tests.support.clients import Api, of_space, user
 
-CANARY = "zqcanary"
-KEY = f"{CANARY}-key"
-SESSION = f"{CANARY}-session"
-UID = f"{CANARY}-uid"
-INPUT = f"{CANARY}-input"
 HELD = {"id": "0b0d3b1e-8c1f-4a52-9f8e-0b7f3f1c2d4e", "epoch": 1}
 
 
@@ -94,81 +86,6 @@ CASES: dict[tuple[str, str], Case] = {
 }
 
 
-@pytest.fixture
-def victim(db: None) -> Api:
-    api = of_agent(AgentFactory.create(space=SpaceFactory.create(slug="acme"), handle="ada"))
-    api.write(KEY, f"The fox {CANARY}.", tags=[CANARY])
-    api.say(SESSION, user(UID, f"The fox {CANARY}."), result("r1"))
-    api.post(f"/sessions/{SESSION}/inputs", {"id": INPUT, "prompt": f"The fox {CANARY}."})
-    return api
-
-
-def neighbour(victim: Api) -> Api:
-    """Another agent of the same space."""
-    assert victim.space is not None
-    return of_agent(spaces.ensure_agent(victim.space, "grace"))
-
-
-def namesake(victim: Api) -> Api:
-    """An agent of the same handle, in another space."""
-    return of_agent(AgentFactory.create(handle="ada"))
-
-
-def foreign_space(victim: Api) -> Api:
-    """Somebody trusted for another space."""
-    return of_space(AgentFactory.create(handle="ada").space)
-
-
-def revoked(victim: Api) -> Api:
-    assert victim.agent is not None
-    api = of_agent(victim.agent)
-    tokens.revoke(token_id=Token.objects.latest("pk").pk)
-    return api
-
-
-def expired(victim: Api) -> Api:
-    assert victim.agent is not None
-    api = of_agent(victim.agent)
-    newest = Token.objects.latest("pk")
-    Token.objects.filter(pk=newest.pk).update(created_at="2020-01-01T00:00:00Z", expires_at="2020-01-02T00:00:00Z")
-    return api
-
-
-def archived_agent(victim: Api) -> Api:
-    assert victim.space is not None
-    gone = spaces.ensure_agent(victim.space, "gone")
-    api = of_agent(gone)
-    spaces.archive_agent(agent_id=gone.pk)
-    return api
-
-
-def archived_space(victim: Api) -> Api:
-    agent = AgentFactory.create()
-    api = of_agent(agent)
-    spaces.archive(space_id=agent.space_id)
-    return api
-
-
-def nobody(victim: Api) -> Api:
-    return Api(token=None)
-
-
-def state(api: Api) -> list[list[dict[str, Any]]]:
-    """Every row of the victim, in every column."""
-    assert api.agent is not None
-    owned: tuple[QuerySet[Any], ...] = (
-        Memory.objects.filter(owner=api.agent),
-        MemoryEvent.objects.filter(owner=api.agent),
-        Session.objects.filter(agent=api.agent),
-        Message.objects.filter(session__agent=api.agent),
-        Cursor.objects.filter(agent=api.agent),
-        Input.objects.filter(session__agent=api.agent),
-        Execution.objects.filter(session__agent=api.agent),
-        SessionEvent.objects.filter(session__agent=api.agent),
-    )
-    return [list(rows.order_by("pk").values()) for rows in owned]
-
-
 def test_every_call_has_a_case(client: Client) -> None:
     document = client.get("/api/v1/openapi.json").json()
     calls = {
@@ -189,7 +106,7 @@ def without_echo(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("stranger", [neighbour, namesake, foreign_space])
+@pytest.mark.parametrize("stranger", FOREIGN)
 @pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
 def test_m4_a_foreign_token_learns_and_changes_nothing(
     victim: Api, stranger: Callable[[Api], Api], named: tuple[str, str]
@@ -206,7 +123,7 @@ def test_m4_a_foreign_token_learns_and_changes_nothing(
         assert answer.body.get("core", []) == []
 
 
-@pytest.mark.parametrize("stranger", [revoked, expired, archived_agent, archived_space, nobody])
+@pytest.mark.parametrize("stranger", NOT_VALID)
 @pytest.mark.parametrize("named", list(CASES), ids=lambda named: " ".join(named))
 def test_t3_a_token_that_is_not_valid_gets_401_everywhere(
     victim: Api, stranger: Callable[[Api], Api], named: tuple[str, str]

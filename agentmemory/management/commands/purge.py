@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError, NotFound
-from agentmemory.models import Agent, Message
+from agentmemory.models import Agent, Memory, Message, Space
 from agentmemory.services import purging, sessions, spaces
 from agentmemory.services.purging import Scope
 
@@ -67,15 +67,23 @@ class Command(BaseCommand):
 def _scope(caller: Caller, agent: Agent | None, options: dict[str, Any]) -> Scope:
     if options["everything"]:
         return Scope(agent_ids=[_named(agent).pk])
+    memories = _memories(caller.space, options["memory"])
     if not options["session"]:
-        return Scope(memory_ids=options["memory"])
+        return Scope(memory_ids=memories)
     session = sessions.find(caller=caller, name=options["session"], agent=agent)
     if not options["message"]:
-        return Scope(memory_ids=options["memory"], session_ids=[session.pk])
+        return Scope(memory_ids=memories, session_ids=[session.pk])
     rows = list(Message.objects.filter(session=session, uid__in=options["message"]).values_list("pk", flat=True))
     if len(rows) != len(set(options["message"])):
         raise NotFound("There is no such message in this session.")
-    return Scope(memory_ids=options["memory"], message_ids=rows)
+    return Scope(memory_ids=memories, message_ids=rows)
+
+
+def _memories(space: Space, ids: list[UUID]) -> list[UUID]:
+    """The memories named: an id of another space is a mistake that nobody could undo (T2)."""
+    if Memory.objects.filter(space=space, pk__in=ids).count() != len(set(ids)):
+        raise NotFound("There is no such memory in this space.")
+    return ids
 
 
 def _named(agent: Agent | None) -> Agent:
