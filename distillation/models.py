@@ -71,6 +71,8 @@ class Cursor(Lease):
             models.Index(fields=["retry_seq"], condition=Q(retry_seq__isnull=False), name="cursor_retry"),
             models.Index(fields=["requested_at"], condition=Q(requested_at__isnull=False), name="cursor_requested"),
             models.Index(fields=["space", "agent"], name="cursor_space_agent"),
+            # The operators' list: what has waited longest comes first.
+            models.Index(fields=["due_since", "id"], name="cursor_longest_due"),
         ]
 
     def __str__(self) -> str:
@@ -152,6 +154,9 @@ class DistillationPass(models.Model):
             models.Index(fields=["cursor", "outcome"], name="pass_cursor_outcome"),
             # What was spent in the last days, over all spaces.
             models.Index(fields=["-started_at"], name="pass_newest"),
+            # The operators' lists: those that failed, and those of a session by the beginning of its name.
+            models.Index(fields=["-id"], condition=Q(outcome="failed"), name="pass_failed"),
+            models.Index(fields=["session_name"], opclasses=["varchar_pattern_ops"], name="pass_session_begins"),
         ]
 
     def __str__(self) -> str:

@@ -6,12 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from django.contrib.admin import ShowFacets
-from django.contrib.admin.views.main import ChangeList
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR, ChangeList
 from django.core.paginator import Paginator
-from django.db import connection
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.text import capfirst
+
+from agentmemory.console import keyset
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin as UnfoldAdmin
@@ -32,44 +34,69 @@ else:
 Row = TypeVar("Row", bound=Model)
 
 
-class BoundedPaginator(Pages):
-    """Pages over the first rows of a list: a list never counts a million rows.
+class PlacePaginator(Pages):
+    """What the framework's list wants to know of pages: that there is no number of them, and how they are drawn."""
 
-    What lies behind `MOST` is reached by filters. Where it is cut, `estimate` is the table's size as the planner
-    knows it, and the page says ≈.
-    """
-
-    MOST = 10_000
     template_name = "console/pagination.html"
-
-    @cached_property
-    def count(self) -> int:
-        rows = self.object_list
-        if not isinstance(rows, QuerySet):
-            return len(rows)
-        found = rows.order_by().values("pk")[: self.MOST + 1].count()
-        self.cut = found > self.MOST
-        return min(found, self.MOST)
-
-    cut = False
-
-    @cached_property
-    def estimate(self) -> int:
-        rows = self.object_list
-        if not isinstance(rows, QuerySet):
-            return len(rows)
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT reltuples FROM pg_class WHERE oid = to_regclass(%s)", [rows.model._meta.db_table])
-            row = cursor.fetchone()
-        return max(self.count, int(row[0]) if row else 0)
 
 
 class ConsoleList(ChangeList):
-    """A list without the number of all rows, which is never counted."""
+    """A list in pages that begin at a place (see `keyset`): no row is counted or skipped, whatever there are.
+
+    It can be ordered by columns that an index has in order, and by one of them at a time.
+    """
 
     def get_results(self, request: HttpRequest) -> None:
-        super().get_results(request)
-        self.full_result_count = self.result_count
+        place = request.GET.get(PAGE_VAR, "")
+        try:
+            found = keyset.page(self.queryset, self.order, place=_place(place), size=self.list_per_page)
+        except keyset.BadPlaceError as error:
+            raise IncorrectLookupParameters from error
+        self.result_list = found.rows
+        self.result_count = self.full_result_count = len(found.rows)
+        self.whole = not (found.previous or found.next)
+        self.previous_url, self.next_url = self._to(found.previous), self._to(found.next)
+        self.first_url = self.get_query_string() if found.previous else ""
+        self.paginator = PlacePaginator(found.rows, self.list_per_page)
+        self.show_full_result_count = self.show_all = self.can_show_all = self.multi_page = False
+        self.show_admin_actions = True
+
+    @cached_property
+    def estimate(self) -> int:
+        """How many rows the whole list may have; 0 where the planner expects fewer than are known."""
+        expected = keyset.estimate(self.queryset)
+        return expected if expected > self.list_per_page else 0
+
+    def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> list[Any]:
+        """One column or the list's own order, then the key: all in one direction, so that a place can be named."""
+        chosen = self._chosen()
+        order = [chosen] if chosen else [*map(str, self.model_admin.get_ordering(request) or self.opts.ordering or ())]
+        sign = "-" if (order or ["-pk"])[0].startswith("-") else ""
+        fields: list[Any] = [self.opts.get_field(name.lstrip("-")) for name in order]
+        names = [field.attname for field in fields]
+        self.order = [sign + name for name in dict.fromkeys([*names, self.opts.pk.attname])]
+        return self.order
+
+    def get_ordering_field(self, field_name: Any) -> Any:
+        """Nothing for a column that no index has in order: all rows would be sorted for one page of them."""
+        found = super().get_ordering_field(field_name)
+        return found if isinstance(found, str) and keyset.is_indexed(self.model, found.lstrip("-")) else None
+
+    def _chosen(self) -> str:
+        sign, _, number = self.params.get(ORDER_VAR, "").split(".")[0].rpartition("-")
+        if sign or not (number.isascii() and number.isdigit() and int(number) < len(self.list_display)):
+            return ""
+        found = str(self.get_ordering_field(self.list_display[int(number)]) or "")
+        descending = self.params[ORDER_VAR].startswith("-") != found.startswith("-")
+        return found and ("-" if descending else "") + found.lstrip("-")
+
+    def _to(self, place: str) -> str:
+        return self.get_query_string({PAGE_VAR: place}) if place else ""
+
+
+def _place(text: str) -> str:
+    """A place, or none where something else stands."""
+    return text if text.startswith((keyset.AFTER, keyset.BEFORE)) else ""
 
 
 class ConsoleAdmin(UnfoldAdmin[Row]):
@@ -83,7 +110,7 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
     # What its rows are called where they are counted, when the list's own name says something else: one, several.
     counted: tuple[str, str] | None = None
     show_full_result_count = False
-    paginator = BoundedPaginator
+    paginator = PlacePaginator
     list_fullwidth = True
     list_filter_submit = True
     list_disable_select_all = True
@@ -98,6 +125,14 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
         # The list's own name, where the framework would say "Select … to change".
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         return super().changelist_view(request, {**title, **(extra_context or {})})
+
+    def get_sortable_by(self, request: HttpRequest) -> list[Any]:
+        """Columns that can be sorted by without sorting all rows: the others offer it not."""
+        return [name for name in self.get_list_display(request) if self._in_order(name)]
+
+    def _in_order(self, name: Any) -> bool:
+        column = getattr(getattr(self, str(name), None), "admin_order_field", name)
+        return isinstance(column, str) and keyset.is_indexed(self.model, column.lstrip("-"))
 
     def rows_called(self) -> tuple[str, str]:
         """One row, several rows."""

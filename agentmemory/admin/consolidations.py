@@ -19,7 +19,7 @@ from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.authorship import Author
 from agentmemory.console import figures, labels, links
-from agentmemory.models import Consolidation
+from agentmemory.models import Consolidation, Memory
 from agentmemory.services import consolidation, spaces
 
 SALT = "consolidation-plan"
@@ -74,7 +74,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
     list_display = ("what", "which", "stands_for_it", "because", "who", "when", "state", "row_acts")
     list_display_links = None
     list_select_related = ("memory", "other", "space")
-    search_fields = ("memory__key__exact", "other__key__exact")
+    search_fields = ("memory__key__exact",)
     search_help_text = "A key"
     ordering = ("-id",)
     list_filter = (("kind", admin.ChoicesFieldListFilter), StateFilter, filters.word("space", "space__slug"))
@@ -88,6 +88,14 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
     def get_queryset(self, request: HttpRequest) -> QuerySet[Consolidation]:
         rows = super().get_queryset(request).select_related(*self.list_select_related)
         return rows.defer("memory__search", "memory__content", "other__search", "other__content")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Consolidation], search_term: str
+    ) -> tuple[QuerySet[Consolidation], bool]:
+        if not (key := search_term.strip()):
+            return queryset, False
+        meant = list(Memory.objects.filter(key=key).values_list("pk", flat=True)[: filters.MOST_MEANT])
+        return queryset.filter(Q(memory__in=meant) | Q(other__in=meant)), False
 
     def named(self, row: Consolidation) -> str:
         return f"{row.get_kind_display()}: {row.memory.key}"

@@ -26,8 +26,6 @@ from agentmemory.models import Memory, MemorySource
 from agentmemory.search import lexical, ranking
 from agentmemory.services import inspection
 
-# A search in the list brings the best, as many as one can look through.
-MOST_FOUND = 500
 PAIRS_SHOWN = 20
 QUERY_LENGTH = 500
 RANKS_SHOWN = 50
@@ -43,13 +41,13 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     list_display_links = ("memory",)
     list_select_related = ("space", "owner")
     search_fields = ("key",)
-    search_help_text = "Words of content, keys and tags, or an id"
+    search_help_text = "All words of content, key and tags, or an id"
     ordering = ("-updated_at", "-id")
     list_filter = (
         memory_filters.Standing,
         ("origin", admin.ChoicesFieldListFilter),
         filters.word("space", "space__slug"),
-        filters.word("agent", "owner__handle"),
+        memory_filters.OwnedBy,
         filters.TagFilter,
         memory_filters.FromSession,
         memory_filters.Age,
@@ -80,8 +78,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             return queryset.filter(pk=term), False
         # A search that answers is a way of reading: without the right to, only what is shared is searched.
         readable = queryset if permissions.reads_private(request) else queryset.filter(owner__isnull=True)
-        hits = lexical.rank(readable, term, limit=MOST_FOUND)
-        return queryset.filter(pk__in=[hit.pk for hit in hits]), False
+        return lexical.holding(readable, term), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if permissions.reads_private(request) and self.has_view_permission(request):
@@ -117,7 +114,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     def sourced(self, memory: Any) -> str:
         return figures.number(memory.source_count) if memory.source_count else figures.NONE
 
-    @admin.display(description="Used", ordering="access_count")
+    @admin.display(description="Used")
     def used(self, memory: Any) -> SafeString:
         return format_html(
             "{} {}", figures.number(memory.access_count), figures.when(memory.last_accessed_at, never="")

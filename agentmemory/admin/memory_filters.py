@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest
 from django.utils import timezone
 
 from agentmemory.admin import filters
-from agentmemory.models import MemorySource
+from agentmemory.models import Agent, MemoryAccess, MemorySource, MemoryUsage
 
 
 class Standing(filters.ChoiceFilter):
@@ -50,8 +49,11 @@ class Use(filters.ChoiceFilter):
     options = (("never", "Never used"), ("used", "Used"))
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        unused = Q(access_count=0)
-        return queryset.filter(unused) if value == "never" else queryset.exclude(unused) if value else queryset
+        if value not in dict(self.options):
+            return queryset
+        counted = MemoryUsage.objects.filter(count__gt=0).values("memory")
+        used = Q(pk__in=counted) | Q(pk__in=MemoryAccess.objects.values("memory"))
+        return queryset.filter(used if value == "used" else ~used)
 
 
 class Age(filters.ChoiceFilter):
@@ -78,13 +80,24 @@ class Notice(filters.ChoiceFilter):
         return queryset.filter(expires_at__isnull=False) if value == "expiring" else queryset
 
 
+class OwnedBy(filters.WordFilter):
+    """With the agent's space, which an index has before the owner."""
+
+    title = "agent"
+    parameter_name = "agent"
+    field = "owner__handle"
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        agents = list(Agent.objects.filter(handle=value)[: filters.MOST_MEANT])
+        if len(agents) == 1:
+            return queryset.filter(space=agents[0].space_id, owner=agents[0])
+        return queryset.filter(owner__in=agents)
+
+
 class FromSession(filters.WordFilter):
     title = "session"
     parameter_name = "session"
     field = "session_name"
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = (self.value() or "").strip()
-        if not value:
-            return queryset
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         return queryset.filter(pk__in=MemorySource.objects.filter(session_name=value).values("memory"))

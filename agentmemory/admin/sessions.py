@@ -55,9 +55,16 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
     empty_line = "No session yet: a runner appends messages, or python manage.py import_transcripts brings files in."
     list_display = ("session", "whose", "state", "length", "spoken", "made")
     list_select_related = ("space", "agent")
-    search_fields = ("name", "title")
+    search_fields = ("name",)
+    search_help_text = "The beginning of a name, or words of a newer title"
     ordering = ("-id",)
     list_filter = (StatusFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
+    ) -> tuple[QuerySet[Session], bool]:
+        term = search_term.strip()
+        return (Session.objects.called(term, among=queryset) if term else queryset), False
 
     @admin.display(description="Session", ordering="name")
     def session(self, session: Session) -> SafeString:

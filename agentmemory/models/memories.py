@@ -186,6 +186,20 @@ class Memory(models.Model):  # type: ignore[django-manager-missing]  # the event
             GinIndex(fields=["tags"], name="memory_tags"),
             # The operators' list, over all spaces.
             models.Index(fields=["-updated_at", "-id"], name="memory_newest_of_all"),
+            # The few of them that such a list is often asked for.
+            models.Index(fields=["-updated_at", "-id"], condition=Q(origin="curated"), name="memory_newest_curated"),
+            models.Index(
+                fields=["-updated_at", "-id"], condition=Q(withdrawn_at__isnull=False), name="memory_newest_withdrawn"
+            ),
+            models.Index(
+                fields=["-updated_at", "-id"], condition=Q(deleted_at__isnull=False), name="memory_newest_deleted"
+            ),
+            models.Index(fields=["-updated_at", "-id"], condition=Q(pinned=True), name="memory_newest_pinned"),
+            models.Index(fields=["expires_at"], condition=Q(expires_at__isnull=False), name="memory_expiring"),
+            # By its key alone, whole or from its beginning.
+            models.Index(fields=["key"], opclasses=["varchar_pattern_ops"], name="memory_key_begins"),
+            # What is written in a day, counted from the index.
+            models.Index(fields=["created_at", "origin"], name="memory_written"),
             models.Index(fields=["merged_into"], condition=Q(merged_into__isnull=False), name="memory_merged"),
             models.Index(fields=["repeats"], condition=Q(repeats__isnull=False), name="memory_repeats"),
         ]
@@ -289,6 +303,10 @@ class MemorySource(models.Model):
         ordering = ["memory_id", "seq"]
         constraints = [
             models.UniqueConstraint(fields=["memory", "version", "session_name", "uid"], name="memory_source_once"),
+        ]
+        indexes = [
+            models.Index(fields=["session_name"], name="source_session_name"),
+            models.Index(fields=["memory"], condition=Q(verified=False), name="source_unverified"),
         ]
 
     def __str__(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import GinIndex, HashIndex
 from django.contrib.postgres.search import SearchVectorField
 from django.core.validators import RegexValidator
 from django.db import models
@@ -50,6 +50,8 @@ class Session(models.Model):
             models.CheckConstraint(condition=Q(terminal_seq__lte=F("last_seq")), name="session_terminal_within_last"),
         ]
         indexes = [
+            # By its name alone, whole or from its beginning.
+            models.Index(fields=["name"], opclasses=["varchar_pattern_ops"], name="session_name_begins"),
             # Sessions whose tail waits to be finished (R6): few, whatever the number of sessions.
             models.Index(
                 fields=["quiet_since"], condition=Q(terminal_seq__lt=F("last_seq")), name="session_unfinished"
@@ -126,6 +128,8 @@ class Message(models.Model):
                 name="message_undelivered",
             ),
             models.Index(fields=["session", "seq"], condition=Q(ends_turn=True), name="message_turn_end"),
+            # By its uid alone, whatever its session: four bytes a message.
+            HashIndex(fields=["uid"], name="message_uid_anywhere"),
         ]
 
     def __str__(self) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from django.db import models
-from django.db.models import F
+from django.db.models import F, Q, QuerySet
 
 if TYPE_CHECKING:
     from agentmemory.callers import Caller
     from agentmemory.models import Message, Session  # noqa: F401
+
+TITLES_SEARCHED = 20_000
+"""Titles have no index: so many of the newest are looked through."""
 
 
 class SessionQuerySet(models.QuerySet["Session"]):
@@ -19,6 +22,12 @@ class SessionQuerySet(models.QuerySet["Session"]):
         if caller.agent is None:
             return within.filter(agent__archived_at__isnull=True)
         return within.filter(agent=caller.agent)
+
+    def called(self, words: str, *, among: QuerySet[Session] | None = None) -> QuerySet[Session]:
+        """Those whose name begins so, and of the newest `TITLES_SEARCHED` those whose title holds the words."""
+        newest = self.aggregate(newest=models.Max("pk"))["newest"] or 0
+        titled = Q(title__icontains=words, pk__gt=newest - TITLES_SEARCHED)
+        return (self.all() if among is None else among).filter(Q(name__startswith=words) | titled)
 
     def unfinished(self) -> SessionQuerySet:
         """Those with messages after the last end of a turn (R6)."""

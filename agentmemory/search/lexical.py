@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from django.contrib.postgres.search import SearchQuery
 from django.core.exceptions import EmptyResultSet
 from django.db import connection, models
 
@@ -55,6 +56,11 @@ class LexicalQuery:
     def any_of(self) -> str:
         """A tsquery that holds where any term does."""
         return " | ".join(term.stem_query for term in self.terms)
+
+    @property
+    def all_of(self) -> str:
+        """A tsquery that holds where every term does."""
+        return " & ".join(term.stem_query for term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,18 @@ def rank(queryset: models.QuerySet[Any], text: str, *, limit: int, newest: str =
     with connection.cursor() as cursor:
         cursor.execute(_RANK.replace("§view§", view), parameters)
         return list(_hits(cursor.fetchall(), wanted))
+
+
+class _Wanted(SearchQuery):
+    """A tsquery that is one already: nothing in it is taken apart again."""
+
+    template = "%(expressions)s::tsquery"
+
+
+def holding(rows: models.QuerySet[Any], text: str, *, search: str = "search") -> models.QuerySet[Any]:
+    """Those of `rows` that hold all words of `text`, not ranked: their list keeps its own order."""
+    wanted = query(text)
+    return rows.filter(**{search: _Wanted(wanted.all_of)}) if wanted else rows.none()
 
 
 def with_names(queryset: models.QuerySet[Any, Any]) -> tuple[str, dict[str, Any]]:

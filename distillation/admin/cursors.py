@@ -151,7 +151,8 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
     list_before_template = "console/waiting_before.html"
     list_display = ("whose", "stated", "lag", "failed", "next_attempt", "last_success", "row_acts")
     list_select_related = ("session", "agent", "agent__space", "agent__provider", "space")
-    search_fields = ("session__name", "agent__handle")
+    search_fields = ("session__name__startswith",)
+    search_help_text = "The beginning of a session's name"
     ordering = ("due_since", "id")
     list_filter = (WaitingFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
 

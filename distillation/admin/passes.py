@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -75,8 +75,8 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
     empty_line = "No pass yet: a finished turn is distilled at the next tick of a running task cluster."
     list_display = ("number", "ended", "whose", "became", "by", "used", "started")
     list_select_related = ("space", "agent")
-    search_fields = ("session_name",)
-    search_help_text = "The name of a session"
+    search_fields = ("session_name__startswith",)
+    search_help_text = "The beginning of a session's name, or a pass's number"
     ordering = ("-id",)
     list_filter = (
         ("outcome", admin.ChoicesFieldListFilter),
@@ -89,6 +89,14 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[DistillationPass]:
         # An answer can be long, and no list shows it.
         return super().get_queryset(request).defer("answer")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[DistillationPass], search_term: str
+    ) -> tuple[QuerySet[DistillationPass], bool]:
+        term = search_term.strip()
+        if term.isascii() and term.isdigit() and len(term) <= 18:
+            return queryset.filter(Q(pk=term) | Q(session_name=term)), False
+        return super().get_search_results(request, queryset, search_term)
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
