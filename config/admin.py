@@ -1,19 +1,26 @@
-"""Accounts in the console's clothes, and the queue's own pages taken away: its rows are not for editing."""
+"""Accounts in the console's clothes, and the queue's own pages taken away: its rows are not for editing.
+
+Who manages accounts can give himself every right, so that only superusers do.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
+from django import forms
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth import admin as auth_admin
+from django.contrib.auth import password_validation
 from django.contrib.auth.models import Group, User
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from unfold.forms import UserChangeForm, UserCreationForm
 
-if TYPE_CHECKING:
-    from django.contrib.admin import ModelAdmin as UnfoldAdmin
-else:
-    from agentmemory.admin.base import UnfoldAdmin
+from agentmemory.admin import setup
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin.setup import ReasonForm
+from config import accounts, groups
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -22,16 +29,151 @@ for _model in apps.get_app_config("django_q").get_models():
     if admin.site.is_registered(_model):
         admin.site.unregister(_model)
 
+_WHY: tuple[None, dict[str, Any]] = (None, {"fields": ("reason",)})
+
+
+class UserForm(ReasonForm, UserChangeForm):  # type: ignore[misc]
+    """An account, and the line that says why it is as it is."""
+
+
+class NewUserForm(ReasonForm, UserCreationForm):  # type: ignore[misc]
+    """A new account, and the line that says why there is one."""
+
+
+class PasswordForm(AskForm):
+    password = forms.CharField(
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="Whoever is signed in with the old one is signed out.",
+    )
+
+    def clean_password(self) -> str:
+        password: str = self.cleaned_data["password"]
+        password_validation.validate_password(password, self.subjects[0])
+        return password
+
+
+def _set_password(user: User, asked: Asked) -> str:
+    accounts.set_password(user, asked.values["password"], who=str(asked.author), reason=asked.reason)
+    return f"{user} has another password, and is signed out everywhere."
+
+
+def _deactivate(user: User, asked: Asked) -> str:
+    accounts.set_active(user, active=False, who=str(asked.author), reason=asked.reason)
+    return f"{user} cannot sign in any more."
+
+
+def _activate(user: User, asked: Asked) -> str:
+    accounts.set_active(user, active=True, who=str(asked.author), reason=asked.reason)
+    return f"{user} can sign in again."
+
+
+def _sign_out(user: User, asked: Asked) -> str:
+    ended = accounts.sign_out(user, who=str(asked.author), reason=asked.reason)
+    return f"{user} is signed out: {ended} sessions were ended."
+
+
+def _delete_group(group: Group, asked: Asked) -> str:
+    accounts.delete_group(group, who=str(asked.author), reason=asked.reason)
+    return f"The group {group.name} is gone."
+
+
+class AccountsAdmin(ActingAdmin[Any]):
+    """Set up by form with a reason, and by acts. For superusers alone."""
+
+    change_form_outer_before_template = "console/acts_before.html"
+
+    def may_act(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_superuser)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.may_act(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_act(request)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        acts = self.act_links(row, request) if row else []
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_model(request, obj, form, change)
+        setup.record_save(request, obj, form, change)
+
 
 @admin.register(User)
-class UserAdmin(auth_admin.UserAdmin, UnfoldAdmin):  # type: ignore[type-arg]
-    form = UserChangeForm
-    add_form = UserCreationForm
-    change_password_form = AdminPasswordChangeForm
+class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="set-password",
+            label="Set password",
+            explains="Gives the account another password, which you tell its holder.",
+            run=_set_password,
+            form=PasswordForm,
+        ),
+        Act(
+            name="sign-out",
+            label="Sign out everywhere",
+            explains="Ends all sessions of the account. It can sign in again.",
+            run=_sign_out,
+            bulk=True,
+        ),
+        Act(
+            name="deactivate",
+            label="Deactivate",
+            explains="Keeps the account out from its next request on. What it did stays on record.",
+            run=_deactivate,
+            undo="activate",
+            bulk=True,
+            danger=True,
+            offered=lambda user: user.is_active,
+        ),
+        Act(
+            name="activate",
+            label="Activate",
+            explains="Lets the account sign in again.",
+            run=_activate,
+            undo="deactivate",
+            bulk=True,
+            offered=lambda user: not user.is_active,
+        ),
+    )
+    form = UserForm
+    add_form = NewUserForm
+    fieldsets = (*auth_admin.UserAdmin.fieldsets, _WHY)  # type: ignore[arg-type]
+    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("username", "password1", "password2", "reason")}),)
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
-    show_full_result_count = False
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002
+        """It is one of the acts, which asks why, and whether one may."""
+        return HttpResponseRedirect(self.act_url("set-password", [id]))
 
 
 @admin.register(Group)
-class GroupAdmin(auth_admin.GroupAdmin, UnfoldAdmin):  # type: ignore[type-arg]
-    show_full_result_count = False
+class GroupAdmin(auth_admin.GroupAdmin, AccountsAdmin):
+    """Groups of an installation's own; the three roles are as the product has them, and stay so."""
+
+    acts: ClassVar[Sequence[Act]] = (
+        Act(
+            name="delete",
+            label="Delete",
+            explains="Takes the group away, and its rights from whoever is in it.",
+            run=_delete_group,
+            final="Its rights have to be put together again by hand.",
+            danger=True,
+            gone=True,
+            offered=lambda group: group.name not in groups.ROLES,
+        ),
+    )
+    form = ReasonForm
+    fields = ("name", "permissions", "reason")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.may_act(request) and (obj is None or obj.name not in groups.ROLES)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
+        may = self.has_change_permission(request, obj)
+        return [name for name in self.fields if may or name != "reason"]

@@ -1,4 +1,4 @@
-"""Two groups to begin with: those who operate, and those who only look. Copy them to have others."""
+"""The three roles of operators, as groups: who looks, who curates, who operates. Copy one to have another."""
 
 from __future__ import annotations
 
@@ -12,22 +12,37 @@ from agentmemory.console import permissions
 from agentmemory.models import Memory
 
 OURS = ("agentmemory", "sessions_exec", "distillation")
-OPERATORS = "Operators"
 VIEWERS = "Viewers"
+CURATORS = "Curators"
+OPERATORS = "Operators"
+ROLES = (VIEWERS, CURATORS, OPERATORS)
+
+# What a curator may do beside looking: right what is remembered, and read what it comes from. Nothing for good.
+CURATING = frozenset({"change_memory", "change_consolidation", "read_private_content"})
 
 
 def ensure(**_: Any) -> None:
-    """Make the right to read private content, and the two groups. Safe to repeat; nothing is taken from a group."""
+    """Make the right to read private content and the roles, each with exactly its rights. Safe to repeat.
+
+    It runs at the end of every `migrate`, when the rights of new tables are there: a role never lacks those.
+    """
     _app, codename = permissions.READ_PRIVATE.split(".")
-    private, _made = Permission.objects.get_or_create(
+    Permission.objects.get_or_create(
         content_type=ContentType.objects.get_for_model(Memory),
         codename=codename,
         defaults={"name": "Read private content: transcripts, answers, private memories"},
     )
     models = [model for label in OURS for model in apps.get_app_config(label).get_models()]
     types = ContentType.objects.get_for_models(*models).values()
-    looking = list(Permission.objects.filter(content_type__in=types, codename__startswith="view_"))
-    changing = list(Permission.objects.filter(content_type__in=types, codename__regex=r"^(add|change)_"))
-    for name, granted in ((VIEWERS, looking), (OPERATORS, [*looking, *changing, private])):
-        group, _made = Group.objects.get_or_create(name=name)
-        group.permissions.add(*granted)
+    known = Permission.objects.filter(content_type__in=types)
+    for role in ROLES:
+        group, _made = Group.objects.get_or_create(name=role)
+        group.permissions.set([right for right in known if _has(role, right.codename)])
+
+
+def _has(role: str, codename: str) -> bool:
+    looks = codename.startswith("view_")
+    if role == CURATORS:
+        return looks or codename in CURATING
+    # Rights to delete rows are nobody's: what can go goes through an act, with a reason.
+    return looks or (role == OPERATORS and not codename.startswith("delete_"))

@@ -24,7 +24,7 @@ from django.utils.safestring import SafeString
 
 from agentmemory.admin.base import ConsoleAdmin, Row
 from agentmemory.authorship import Author
-from agentmemory.console import figures
+from agentmemory.console import figures, permissions
 from agentmemory.errors import AgentMemoryError
 
 MOST_ROWS = 100
@@ -79,6 +79,10 @@ class Act:
     """Whether the rows are no longer there afterwards."""
     preview: Callable[[HttpRequest, Sequence[Any]], SafeString] | None = None
     """What it will do to these rows in particular, shown before it is done."""
+    needs: str = ""
+    """A right that it needs beside the one to change its rows."""
+    opens: Callable[[Any], bool] = lambda row: False
+    """Whether it shows what is private about a row, or lets others read it: for those who may read it themselves."""
 
 
 class ActingAdmin(ConsoleAdmin[Row]):
@@ -101,16 +105,20 @@ class ActingAdmin(ConsoleAdmin[Row]):
 
     def act_links(self, row: Row, request: HttpRequest) -> list[dict[str, Any]]:
         """The acts that a row's page offers this operator: none where nothing may be done, never a dead button."""
-        if not self.may_act(request):
-            return []
         return [
             {"label": act.label, "url": self.act_url(act.name, [row.pk]), "danger": act.danger, "name": act.name}
             for act in self.acts
-            if act.offered(row)
+            if self._allows(request, act, [row]) and act.offered(row)
         ]
 
+    def _allows(self, request: HttpRequest, act: Act, rows: Sequence[Row]) -> bool:
+        """Whether this operator may do this to these rows."""
+        if not self.may_act(request) or (act.needs and not request.user.has_perm(act.needs)):
+            return False
+        return permissions.reads_private(request) or not any(act.opens(row) for row in rows)
+
     def row_links(self, row: Row, *names: str) -> SafeString | str:
-        """Links to some acts, for a column of a list."""
+        """Links to some acts, for a column of a list: such as need no more than the right to change its rows."""
         offered = [act for act in self.acts if act.name in names and act.offered(row)]
         links = [
             format_html('<a class="am-link" href="{}">{}</a>', self.act_url(act.name, [row.pk]), act.label)
@@ -123,13 +131,18 @@ class ActingAdmin(ConsoleAdmin[Row]):
         return [route, *super().get_urls()]
 
     def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Ask, and on an answer do it. 403 without the right to change, 404 for an act or a row that is not there."""
-        if not self.may_act(request):
-            raise PermissionDenied
+        """Ask, and on an answer do it. 403 without the right to do it, 404 for an act or a row that is not there."""
         act = next((act for act in self.acts if act.name == name), None)
+        if not self.may_act(request) or (act is not None and not self._allows(request, act, ())):
+            raise PermissionDenied
         rows = self._subjects(request, request.GET.get("ids", ""))
         if act is None or not rows:
             raise Http404
+        if not self._allows(request, act, rows):
+            raise PermissionDenied
+        for row in rows:
+            if act.opens(row):
+                permissions.note_look(request, row, getattr(row, "space", None))
         form = act.form(request.POST if request.method == "POST" else None, initial=request.GET.dict(), subjects=rows)
         if request.method == "POST" and form.is_valid():
             self._perform(request, act, rows, form.cleaned_data)

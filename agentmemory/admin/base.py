@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from django.contrib.admin import ShowFacets
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ORDER_VAR, PAGE_VAR, ChangeList
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -133,6 +134,14 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
     def _in_order(self, name: Any) -> bool:
         column = getattr(getattr(self, str(name), None), "admin_order_field", name)
         return isinstance(column, str) and keyset.is_indexed(self.model, column.lstrip("-"))
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        # The framework looks for the row first, and so tells whoever asks whether it is there.
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        return super().history_view(request, object_id, extra_context)
 
     def rows_called(self) -> tuple[str, str]:
         """One row, several rows."""

@@ -23,8 +23,6 @@ from agentmemory.models import Certificate
 from agentmemory.services import finding, purging
 from agentmemory.services.purging import Scope
 
-MAY_PURGE = "agentmemory.add_certificate"
-
 
 class FindForm(forms.Form):
     q = forms.CharField(max_length=1_000, label="Words", help_text="As they were written, in whatever case.")
@@ -65,7 +63,7 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
 
     def find_view(self, request: HttpRequest) -> HttpResponse:
         """Everything about some words; what is ticked is previewed, then purged with a reason."""
-        if not (request.user.has_perm(MAY_PURGE) and permissions.reads_private(request)):
+        if not (request.user.has_perm(permissions.PURGE) and permissions.reads_private(request)):
             raise PermissionDenied
         permissions.note_list(request, Certificate)
         form = FindForm(request.GET if "q" in request.GET else None)

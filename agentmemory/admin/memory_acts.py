@@ -123,6 +123,10 @@ def _reinstate(memory: Memory, asked: Asked) -> str:
     return f"{memory} is in use again."
 
 
+def _private(memory: Memory) -> bool:
+    return memory.owner_id is not None
+
+
 def _kept(memory: Memory) -> bool:
     return memory.deleted_at is None and memory.merged_into_id is None
 
@@ -137,6 +141,7 @@ ACTS: tuple[Act, ...] = (
         run=_edit,
         form=EditForm,
         offered=_kept,
+        opens=_private,
     ),
     Act(
         name="promote",
@@ -153,6 +158,7 @@ ACTS: tuple[Act, ...] = (
         explains="Takes the owner away: every agent of the space reads it from then on.",
         run=_share,
         bulk=True,
+        opens=_private,
         offered=lambda memory: _kept(memory) and memory.owner_id is not None,
     ),
     Act(

@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from agentmemory.admin.acts import Act, Asked, AskForm
+from agentmemory.console import permissions
 from agentmemory.models import Agent, Memory
 from agentmemory.services import purging
 from agentmemory.services.purging import Scope
@@ -76,6 +77,7 @@ MEMORY = Act(
     explains="Erases the memory, its history, its sources, what was merged into it, and what passes keep of it. The "
     "messages that it was taken from stay: they are purged from the page that finds everything.",
     final=FINAL,
+    needs=permissions.PURGE,
     run=_purge,
     preview=_takes,
     danger=True,
@@ -87,6 +89,7 @@ AGENT = Act(
     explains="Deletes an archived agent with its tokens. What it has goes to another agent or is erased; nothing "
     "private becomes shared.",
     final=FINAL,
+    needs=permissions.PURGE,
     run=_delete,
     form=LeavingForm,
     preview=_all_it_has,

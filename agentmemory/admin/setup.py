@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django import forms
+from django.db.models import Model
 from django.http import HttpRequest
 from unfold.widgets import UnfoldAdminTextInputWidget
 
@@ -40,12 +41,17 @@ class SetUpAdmin(ActingAdmin[Row]):
 
     def save_model(self, request: HttpRequest, obj: Row, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
-        changed = [name for name in form.changed_data if name != "reason"]
-        activity.record(
-            "change" if change else "create",
-            who=str(Author(kind="operator", name=request.user.get_username())),
-            target=obj,
-            reason=form.cleaned_data["reason"],
-            space=obj if isinstance(obj, Space) else getattr(obj, "space", None),
-            detail={"fields": changed} if change else {},
-        )
+        record_save(request, obj, form, change)
+
+
+def record_save(request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
+    """Put on record that a form of a row was saved, by whom and why."""
+    changed = [name for name in form.changed_data if name != "reason"]
+    activity.record(
+        "change" if change else "create",
+        who=str(Author(kind="operator", name=request.user.get_username())),
+        target=obj,
+        reason=form.cleaned_data["reason"],
+        space=obj if isinstance(obj, Space) else getattr(obj, "space", None),
+        detail={"fields": changed} if change else {},
+    )

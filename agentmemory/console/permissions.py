@@ -11,10 +11,12 @@ from agentmemory.services import records
 
 # Made with the groups, since it belongs to no one model's pages.
 READ_PRIVATE = "agentmemory.read_private_content"
+# Whoever may make a certificate may do what one is made of.
+PURGE = "agentmemory.add_certificate"
 HIDDEN = "Hidden: it needs the permission “Read private content”."
 
 
-def note_look(request: HttpRequest, row: Model, space: Space) -> None:
+def note_look(request: HttpRequest, row: Model, space: Space | None) -> None:
     """Put on record that this operator reads the private content of a row."""
     records.looked(who=_who(request), target=row, space=space)
 

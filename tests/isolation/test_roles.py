@@ -1,0 +1,262 @@
+"""Every page and every act of the console, by every role: each answers those who may, and nobody else.
+
+A new page is for all who look, and a new act for operators, unless it is listed here.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote
+from uuid import uuid4
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, Permission, User
+from django.contrib.messages.storage.fallback import FallbackStorage
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpResponse, HttpResponseForbidden, HttpResponseNotFound
+from django.template.response import TemplateResponse
+from django.test import Client, RequestFactory
+from django.urls import NoReverseMatch, URLPattern, URLResolver, resolve, reverse
+from django.utils import timezone
+
+from agentmemory.admin.acts import ActingAdmin
+from agentmemory.models import Activity, Memory, Session
+from config import groups
+from distillation.models import DistillationPass
+from sessions_exec.models import Heartbeat, Recovery
+from tests.factories import MemoryFactory, ProviderFactory
+from tests.migrations.test_migrations import fill
+
+pytestmark = pytest.mark.django_db
+
+NOBODY, SUPERUSERS = "nobody", "superusers"
+# From the least to the most: each may what those before it may.
+ORDER = ("without a role", groups.VIEWERS, groups.CURATORS, groups.OPERATORS, SUPERUSERS, NOBODY)
+
+# What is not for everybody who looks.
+PAGES = {
+    "agentmemory_consolidation_dry_run": groups.CURATORS,
+    "agentmemory_certificate_find": groups.OPERATORS,
+}
+FOR_ALL = {"index", "search", "jsi18n", "password_change", "password_change_done"}
+ELSEWHERE = {"app_list", "login", "logout", "autocomplete", "view_on_site", "auth_user_password_change"}
+CURATORS_ACTS = {
+    "agentmemory.consolidation": {"undo"},
+    "agentmemory.memory": {
+        "edit",
+        "promote",
+        "share",
+        "give-back",
+        "pin",
+        "unpin",
+        "withdraw",
+        "reinstate",
+        "merge",
+        "unmerge",
+        "unlink",
+        "link",
+        "both",
+        "delete",
+        "undelete",
+        "restore",
+    },
+}
+# What only those read who may read what is private: the words of fill().
+LINK = re.compile(r'href="(/admin/[^"#]+)')
+PRIVATE = ("Statement 0.", "Number 1.", "Distilled.", "Go on.")
+
+
+@pytest.fixture
+def filled() -> None:
+    """Rows in every list, and a provider, which is made when something asks for one."""
+    fill()
+    ProviderFactory.create()
+    Group.objects.create(name="Others")
+    Heartbeat.objects.create(worker="host:1:x", host="host", pid=1)
+    session = Session.objects.order_by("pk").first()
+    assert session is not None
+    place = {"space": session.space, "session": session, "message_uid": "m1", "holder": "h", "phase": "unknown"}
+    # The pass that fill() names as the one that wrote.
+    written = DistillationPass.objects.get()
+    DistillationPass.objects.filter(pk=written.pk).update(id=1)
+    Recovery.objects.create(**place, execution_id=uuid4(), epoch=1, turn=0, outcome="failed", expired_at=timezone.now())
+
+
+def one_of(role: str) -> User:
+    user = User.objects.create_user(f"one of {role}", is_staff=True, is_superuser=role == SUPERUSERS)
+    user.groups.set(Group.objects.filter(name=role))
+    return user
+
+
+def asked(user: User, place: str) -> HttpResponse:
+    """What a page answers, not yet rendered: the client of the framework's would copy each template's context."""
+    request = RequestFactory().get(place)
+    request.user, request.session = user, SessionStore()
+    request._messages = FallbackStorage(request)  # type: ignore[attr-defined]
+    view = request.resolver_match = resolve(request.path)
+    try:
+        answer: HttpResponse = view.func(request, *view.args, **view.kwargs)
+    except PermissionDenied:
+        return HttpResponseForbidden()
+    except Http404:
+        return HttpResponseNotFound()
+    return answer
+
+
+def status(user: User, place: str) -> int:
+    return asked(user, place).status_code
+
+
+def read(answer: HttpResponse) -> str:
+    if isinstance(answer, TemplateResponse):
+        answer.render()
+    return b"".join(answer).decode()
+
+
+def names(patterns: list[URLPattern | URLResolver] | None = None) -> Iterator[str]:
+    for pattern in patterns or admin.site.get_urls():
+        if isinstance(pattern, URLResolver):
+            yield from names(pattern.url_patterns)
+        elif pattern.name and pattern.name not in ELSEWHERE and not pattern.name.endswith("_act"):
+            yield pattern.name
+
+
+def address(name: str) -> str:
+    """Where a page is: of the first row of its list, where it is a row's."""
+    try:
+        return reverse(f"admin:{name}")
+    except NoReverseMatch:
+        model = next(model for model in admin.site._registry if name.startswith(prefix(model)))
+        row = model._default_manager.first()
+        return reverse(f"admin:{name}", args=[row.pk if row else 1])
+
+
+def prefix(model: type) -> str:
+    return f"{model._meta.app_label}_{model._meta.model_name}_"  # type: ignore[attr-defined]
+
+
+def least(name: str) -> str:
+    """The least role that a page is for."""
+    if name.endswith("_delete"):
+        return NOBODY
+    if name.endswith("_add"):
+        return SUPERUSERS if name.startswith("auth_") else groups.OPERATORS
+    if name in FOR_ALL:
+        return ORDER[0]
+    return SUPERUSERS if name.startswith("auth_") else PAGES.get(name, groups.VIEWERS)
+
+
+def may(role: str, at_least: str) -> bool:
+    return ORDER.index(role) >= ORDER.index(at_least)
+
+
+def test_each_role_opens_its_pages_and_no_other(filled: None) -> None:
+    users = {role: one_of(role) for role in ORDER[:-1]}
+    wrong = {}
+    for name in names():
+        at_least = least(name)
+        if name.endswith("_add") and status(users[SUPERUSERS], address(name)) == 403:
+            # Rows that the product alone makes.
+            at_least = NOBODY
+        answers = {role: status(user, address(name)) for role, user in users.items() if asks(role, at_least)}
+        # A message is read in its conversation, which is elsewhere.
+        opened = 302 if name == "agentmemory_message_change" else 200
+        if answers != {role: opened if role == at_least else 403 for role in answers}:
+            wrong[name] = answers
+    assert wrong == {}
+
+
+def test_each_role_does_its_acts_and_no_other(filled: None) -> None:
+    users = {role: one_of(role) for role in ORDER[:-1]}
+    wrong = {}
+    for model, of_it in admin.site._registry.items():
+        row = model._default_manager.first()
+        assert row is not None, model
+        for act in of_it.acts if isinstance(of_it, ActingAdmin) else ():
+            place = f"{reverse(f'admin:{prefix(model)}act', args=[act.name])}?ids={row.pk}"
+            at_least = least_for(model._meta.label_lower, act.name)
+            answers = {role: status(user, place) for role, user in users.items() if asks(role, at_least)}
+            if answers != {role: 200 if role == at_least else 403 for role in answers}:
+                wrong[f"{model._meta.label_lower} {act.name}"] = answers
+    assert wrong == {}
+
+
+def asks(role: str, at_least: str) -> bool:
+    """Those who may not, and the first who may: what one may, those after it may as well."""
+    return role == at_least or not may(role, at_least)
+
+
+def least_for(label: str, act: str) -> str:
+    """The least role that an act is for."""
+    if act in CURATORS_ACTS.get(label, ()):
+        return groups.CURATORS
+    return SUPERUSERS if label.startswith("auth.") else groups.OPERATORS
+
+
+@pytest.mark.parametrize("role", groups.ROLES)
+def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(filled: None, role: str) -> None:
+    user = one_of(role)
+    texts = {name: read(asked(user, address(name))) for name in names() if may(role, least(name))}
+    links = {html.unescape(link): name for name, text in texts.items() for link in LINK.findall(text)}
+    assert len(links) > 50
+    assert {link: name for link, name in links.items() if status(user, link) >= 400} == {}
+
+    seen = {words for words in PRIVATE if any(words in text for text in texts.values())}
+    looks = Activity.objects.filter(act="look", who=f"operator:{user}").exists()
+    if role == groups.VIEWERS:
+        assert (seen, looks) == (set(), False)
+        assert [link for link in links if "/act/" in link or "/add/" in link] == []
+        pressed = ('name="_save"', 'name="action"')
+        assert [name for name, text in texts.items() for button in pressed if button in text] == []
+    else:
+        assert (seen, looks) == (set(PRIVATE), True)
+
+
+def test_m4_an_act_that_opens_what_is_private_asks_for_the_right_to_it(filled: None) -> None:
+    user = User.objects.create_user("carl", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=["view_memory", "change_memory"]))
+    private = Memory.objects.filter(owner__isnull=False, deleted_at=None).first()
+    assert private is not None
+    acts = [reverse("admin:agentmemory_memory_act", args=[name]) for name in ("edit", "share", "pin")]
+    assert [status(user, f"{act}?ids={private.pk}") for act in acts] == [403, 403, 200]
+    shared = MemoryFactory.create(owner=None, space=private.space)
+    assert status(user, f"{acts[0]}?ids={shared.pk}") == 200
+    page = read(asked(user, reverse("admin:agentmemory_memory_change", args=[private.pk])))
+    assert "act-pin" in page
+    assert "act-edit" not in page
+
+
+def test_a_role_has_exactly_its_rights_after_every_migrate() -> None:
+    Group.objects.get(name=groups.VIEWERS).permissions.set(Permission.objects.all())
+    groups.ensure()
+
+    rights = {
+        role: set(Group.objects.get(name=role).permissions.values_list("codename", flat=True)) for role in groups.ROLES
+    }
+    viewers, curators, operators = (rights[role] for role in groups.ROLES)
+    assert not [right for right in viewers if not right.startswith("view_")]
+    assert curators - viewers == {"change_memory", "change_consolidation", "read_private_content"}
+    assert curators < operators
+    assert not [right for right in operators if right.startswith("delete_")]
+    assert not Group.objects.filter(permissions__content_type__app_label__in=["auth", "sessions", "admin"]).exists()
+
+
+def test_what_is_there_and_what_is_not_are_the_same_to_one_who_is_not_signed_in_or_has_no_right(filled: None) -> None:
+    anonymous, without = Client(), one_of(ORDER[0])
+    for name in names():
+        here = address(name)
+        elsewhere = re.sub(r"/[^/]+/(change|history|delete)/$", r"/4711/\1/", here)
+        for place in (here, elsewhere):
+            answer = anonymous.get(place)
+            assert (answer.status_code, unquote(answer["Location"])) == (302, f"/admin/login/?next={unquote(place)}")
+        if least(name) != ORDER[0]:
+            assert (status(without, here), status(without, elsewhere)) == (403, 403), name
+    for place in ("/admin/nothing/", "/admin/agentmemory/nothing/1/change/"):
+        assert anonymous.get(place).status_code == 302
+    login = anonymous.get(reverse("admin:login")).content.decode()
+    assert "acme" not in login
+    assert "nav-sidebar" not in login
