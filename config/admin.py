@@ -143,7 +143,7 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
     )
     form = UserForm
     add_form = NewUserForm
-    fieldsets = (*auth_admin.UserAdmin.fieldsets, _WHY)  # type: ignore[arg-type]
+    fieldsets = (*auth_admin.UserAdmin.fieldsets, _WHY)  # type: ignore[misc, arg-type]
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("username", "password1", "password2", "reason")}),)
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
 

@@ -197,7 +197,7 @@ def least_for(label: str, act: str) -> str:
     return SUPERUSERS if label.startswith("auth.") else groups.OPERATORS
 
 
-@pytest.mark.parametrize("role", groups.ROLES)
+@pytest.mark.parametrize("role", [groups.VIEWERS, groups.CURATORS])
 def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(filled: None, role: str) -> None:
     user = one_of(role)
     texts = {name: read(asked(user, address(name))) for name in names() if may(role, least(name))}

@@ -1,0 +1,120 @@
+"""Accounts: by superusers alone, by acts with a reason, each on record; and how a session ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from agentmemory.models import Activity
+from config import groups
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "correct-horse-battery"
+
+
+def page(name: str, *args: Any) -> str:
+    return reverse(f"admin:{name}", args=args)
+
+
+@pytest.fixture
+def ada(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("ada"))
+    return client
+
+
+@pytest.fixture
+def vic() -> User:
+    return User.objects.create_user("vic", password=PASSWORD, is_staff=True)
+
+
+def signed_in() -> Client:
+    client = Client()
+    assert client.login(username="vic", password=PASSWORD)
+    assert client.get(page("index")).status_code == 200
+    return client
+
+
+def do(client: Client, user: User, act: str, **values: str) -> int:
+    return client.post(f"{page('auth_user_act', act)}?ids={user.pk}", {"reason": "asked for", **values}).status_code
+
+
+def on_record() -> list[tuple[str, str, str, str]]:
+    rows = Activity.objects.order_by("pk").values_list("who", "act", "target", "reason")
+    return [(who, act, target, reason) for who, act, target, reason in rows]
+
+
+def test_another_password_signs_out_everywhere_and_is_on_record_without_itself(ada: Client, vic: User) -> None:
+    here, there = signed_in(), signed_in()
+
+    assert do(ada, vic, "set-password", password="short") == 422
+    assert do(ada, vic, "set-password", password="another-long-word") == 302
+
+    assert [client.get(page("index")).status_code for client in (here, there)] == [302, 302]
+    assert on_record() == [("operator:ada", "set password", "vic", "asked for")]
+    assert Activity.objects.get().detail == {}
+    assert Client().login(username="vic", password="another-long-word")
+    assert ada.get(page("auth_user_password_change", vic.pk))["Location"] == (
+        f"{page('auth_user_act', 'set-password')}?ids={vic.pk}"
+    )
+
+
+def test_a_password_that_one_changes_oneself_signs_out_every_other_place(vic: User) -> None:
+    here, there = signed_in(), signed_in()
+    values = {"old_password": PASSWORD, "new_password1": "another-long-word", "new_password2": "another-long-word"}
+
+    assert here.post(page("password_change"), values).status_code == 302
+
+    assert [client.get(page("index")).status_code for client in (here, there)] == [200, 302]
+
+
+def test_an_account_is_signed_out_kept_out_and_let_in_again(ada: Client, vic: User) -> None:
+    one = signed_in()
+    assert do(ada, vic, "sign-out") == 302
+    assert one.get(page("index")).status_code == 302
+    again = signed_in()
+    assert do(ada, vic, "deactivate") == 302
+    assert again.get(page("index")).status_code == 302
+    assert not Client().login(username="vic", password=PASSWORD)
+    assert do(ada, vic, "activate") == 302
+    signed_in()
+    assert [act for _who, act, _target, _reason in on_record()] == ["sign out", "deactivate", "activate"]
+    assert ada.get(page("index")).status_code == 200
+
+
+def test_an_account_and_a_group_are_set_up_with_a_reason(ada: Client) -> None:
+    new = {"username": "olga", "password1": PASSWORD, "password2": PASSWORD}
+    assert ada.post(page("auth_user_add"), new).status_code == 200
+    assert ada.post(page("auth_user_add"), {**new, "reason": "she starts today"}).status_code == 302
+    assert ada.post(page("auth_group_add"), {"name": "Readers", "reason": "an audit"}).status_code == 302
+    readers = Group.objects.get(name="Readers")
+    gone = f"{page('auth_group_act', 'delete')}?ids={readers.pk}"
+    assert ada.post(gone, {"reason": "it is over"}).status_code == 302
+    assert [record[1:] for record in on_record()] == [
+        ("create", "olga", "she starts today"),
+        ("create", "Readers", "an audit"),
+        ("delete", "Readers", "it is over"),
+    ]
+
+
+def test_a_role_of_the_products_own_is_not_edited(ada: Client) -> None:
+    viewers = Group.objects.get(name=groups.VIEWERS)
+    where = page("auth_group_change", viewers.pk)
+    assert 'name="_save"' not in ada.get(where).content.decode()
+    assert ada.post(where, {"name": "Mine", "reason": "x"}).status_code == 403
+
+
+def test_a_sign_in_gets_a_new_session(vic: User) -> None:
+    client = Client()
+    client.get(page("login"))
+    session = client.session
+    session["planted"] = True
+    session.save()
+    before = session.session_key
+    client.cookies["sessionid"] = before or ""
+    client.post(page("login"), {"username": "vic", "password": PASSWORD})
+    assert client.get(page("index")).status_code == 200
+    assert client.session.session_key != before
