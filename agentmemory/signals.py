@@ -13,6 +13,9 @@ Sent with `session` (locked by the sender).
 messages_gone = Signal()
 """Messages were retracted, superseded or removed. Sent with `session`, `uids` and `reason`, before rows are removed."""
 
+messages_returned = Signal()
+"""Superseded messages stand again: what had replaced them was removed. Sent with `session` (locked) and `uids`."""
+
 session_created = Signal()
 """A session was made. Sent with `session` (locked)."""
 

@@ -97,4 +97,8 @@ def _stand_again(session: Session, gone: Sequence[str]) -> None:
     said.filter(source_uid__in=gone).delete()
     other = said.filter(target_uid=OuterRef("uid")).order_by("pk").values("source_uid")[:1]
     replaced = Message.objects.filter(session=session, superseded_by__in=gone)
+    uids = list(replaced.values_list("uid", flat=True))
     replaced.update(superseded_by=Coalesce(Subquery(other), Value("")))
+    standing = Message.objects.filter(session=session, uid__in=uids, superseded_by="", retracted_at__isnull=True)
+    if found := list(standing.values_list("uid", flat=True)):
+        signals.messages_returned.send(Session, session=session, uids=found)

@@ -3,7 +3,8 @@
 A memory's current content came with the newest version that has sources. Where one of those still stands, the memory
 stays. Where none does, the newest earlier version with a source that stands returns; without one, the memory is
 withdrawn: kept in its history, out of search, context and lists, shown to operators with the reason. What replaces a
-message is a new one ahead of the position, so that it is distilled like any other.
+message is a new one ahead of the position, so that it is distilled like any other; when that one is rewound or deleted,
+what it had replaced stands again, and what was withdrawn for it comes back.
 
 A memory that was merged into another keeps its own sources, and the other has copies of them: each is decided by its
 own, and a merge that is undone later finds both as they ought to be (M9).
@@ -66,6 +67,22 @@ def reconcile(sender: object, *, session: Session, uids: Sequence[str], reason: 
         for memory in locked:
             if memory.withdrawn_at is None:
                 contexts.forget(memory, session=session, uids=uids)
+
+
+@receiver(signals.messages_returned)
+def restore(sender: object, *, session: Session, uids: Sequence[str], **_: Any) -> None:
+    """Bring back what was withdrawn here for want of these messages, now that they stand again."""
+    gone = MemorySource.objects.filter(space_id=session.space_id, session=session, uid__in=uids, gone_at__isnull=False)
+    again = dict(gone.values_list("pk", "memory"))
+    withdrawn = _automatic(set(again.values())).filter(withdrawn_by=str(AUTHOR))
+    locked = list(withdrawn.select_for_update(of=("self",), no_key=True))
+    MemorySource.objects.filter(pk__in=again).update(gone_at=None)
+    sources = _sources([memory.pk for memory in locked])
+    with authorship.acting(AUTHOR, reason="what it rests on stands again"):
+        for memory in locked:
+            memory.withdrawn_at, memory.withdrawn_by, memory.withdrawn_reason = None, "", ""
+            memories.save_version(memory, ["withdrawn_at", "withdrawn_by", "withdrawn_reason"])
+            _carry_out(_decide(memory, sources[memory.pk], set()), "")
 
 
 @receiver(signals.sources_left)

@@ -106,6 +106,42 @@ def test_d23_what_stands_apart_from_what_is_taken_back_is_left_as_it_is(server: 
     assert Memory.objects.get().version == 1
 
 
+@pytest.mark.parametrize("undone", ["rewind", "remove"])
+def test_d23_what_a_supersession_withdrew_comes_back_when_the_replacement_goes(
+    server: ModelServer, tell: Tell, agent: Agent, undone: str
+) -> None:
+    session = tell("The port is 8080.")
+    remembered(server, session, ("port", "The port is 8080.", [1]))
+    tell(NewMessage(uid="n", type="user", content="Forget that.", supersedes=["u1"]))
+    assert found(agent, "port") == []
+    if undone == "rewind":
+        removals.rewind(session=session, after_uid="u1")
+    else:
+        removals.remove(session=session, uids=["n"], reason="a slip")
+    assert found(agent, "port 8080") == ["The port is 8080."]
+    assert sources.standing(Memory.objects.get()).count() == 1
+
+
+def test_d23_what_is_replaced_twice_or_retracted_stays_withdrawn(server: ModelServer, tell: Tell, agent: Agent) -> None:
+    session = tell("The port is 8080.", "The host is acme.")
+    remembered(server, session, ("port", "The port is 8080.", [1]), ("host", "The host is acme.", [2]))
+    tell(NewMessage(uid="n1", type="user", content="Forget both.", supersedes=["u1", "u2"]))
+    tell(NewMessage(uid="n2", type="user", content="Really.", supersedes=["u1"]))
+    removals.retract(session=session, uids=["u2"])
+    removals.remove(session=session, uids=["n1"], reason="a slip")
+    assert found(agent, "port host") == []
+
+
+def test_d23_what_a_person_withdrew_does_not_come_back_by_itself(server: ModelServer, tell: Tell, agent: Agent) -> None:
+    session = tell("The port is 8080.")
+    remembered(server, session, ("port", "The port is 8080.", [1]))
+    person = Author(kind="operator", name="olga")
+    curation.withdraw(memory_id=Memory.objects.get().pk, author=person, reason="wrong")
+    tell(NewMessage(uid="n", type="user", content="Forget that.", supersedes=["u1"]))
+    removals.remove(session=session, uids=["n"], reason="a slip")
+    assert found(agent, "port") == []
+
+
 def test_d23_an_earlier_version_returns_where_the_current_one_lost_its_source(
     server: ModelServer, tell: Tell, agent: Agent
 ) -> None:
