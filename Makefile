@@ -48,4 +48,5 @@ lock: setup
 # Kills what can be killed, again and again, looks for what was lost, and tells each round.
 ROUNDS ?= 20
 chaos: setup
-	ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -p no:xdist -rA --show-capture=stdout tests/faults tests/e2e/test_worker_process.py
+	ROUNDS=$(ROUNDS) $(BIN)/python -m pytest -p no:xdist -rA --show-capture=stdout tests/faults tests/e2e/test_worker_process.py \
+		tests/sessions_exec/test_explored.py tests/sessions_exec/test_execution_model.py

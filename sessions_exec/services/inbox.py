@@ -11,7 +11,7 @@ from django.utils import timezone
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Message, Session
 from agentmemory.services import limits, redaction, transcripts
-from sessions_exec import faults, signals
+from sessions_exec import faults, rules, signals
 from sessions_exec.errors import Crowded, InputConflict
 from sessions_exec.models import Input, SessionEvent
 from sessions_exec.services import events
@@ -22,7 +22,6 @@ STEER, QUEUE = Input.Delivery.STEER, Input.Delivery.QUEUE
 
 MOST_PENDING = 1_000
 MOST_AT_ONCE = 100
-BOUNDARIES = ("step", "idle")
 # Nobody said it: it is no speech to distillation (D4).
 CONTINUATION_SUBTYPE = "synthetic"
 
@@ -79,8 +78,8 @@ def promote(*, session: Session, guard: transcripts.Guard, boundary: str) -> lis
     At a step: what a recovery left, then all that steers. When the session would go idle: the same, and where there
     is nothing of it, one that was queued. Raises what `guard` raises, `Invalid`.
     """
-    if boundary not in BOUNDARIES:
-        raise Invalid(f"One of {', '.join(BOUNDARIES)}.", field="boundary")
+    if boundary not in rules.BOUNDARIES:
+        raise Invalid(f"One of {', '.join(rules.BOUNDARIES)}.", field="boundary")
     session = transcripts.lock(session.pk)
     guard(session)
     chosen = _chosen(session, boundary)
@@ -110,8 +109,8 @@ def flip(*, session: Session, uid: str, delivery: str) -> Input:
     row = _find(session, uid)
     if row.state != State.PENDING:
         raise InputConflict(f"The input was {row.state} already.")
-    # Whoever lets it steer wants it now.
-    Input.objects.pending().filter(pk=row.pk).update(delivery=delivery, resume=row.resume or delivery == STEER)
+    wanted = rules.wish_after_flip(wanted=row.resume, delivery=delivery)
+    Input.objects.pending().filter(pk=row.pk).update(delivery=delivery, resume=wanted)
     wake(session)
     row.refresh_from_db()
     return row
@@ -161,8 +160,8 @@ def _check(prompt: object, delivery: str) -> None:
 
 def _again(session: Session, stored: Input, *, prompt: object, delivery: str, resume: bool) -> Input:
     """The stored admission, if this is its exact retry. A wish that came with the retry counts anew."""
-    same = stored.kind == Input.Kind.PROMPT and stored.admitted_delivery == delivery
-    if not same or not transcripts.same_content(stored.digest, prompt):
+    same = transcripts.same_content(stored.digest, prompt)
+    if not rules.is_retry(kind=stored.kind, admitted_as=stored.admitted_delivery, delivery=delivery, same_prompt=same):
         raise InputConflict("An input of this id is here already, with another prompt or delivery.")
     if resume and Input.objects.pending().filter(pk=stored.pk, resume=False).update(resume=True):
         stored.resume = True
@@ -180,13 +179,10 @@ def _store(session: Session, *, delivery: str, **values: Any) -> Input:
 
 
 def _chosen(session: Session, boundary: str) -> list[Input]:
-    rows = pending(session=session)
-    # What is uncertain is looked at first, whatever was admitted before it (S7).
-    continuation = list(rows.filter(kind=Input.Kind.CONTINUATION)[:1])
-    steers = list(rows.filter(kind=Input.Kind.PROMPT, delivery=STEER)[:MOST_AT_ONCE])
-    if continuation or steers or boundary == "step":
-        return [*continuation, *steers]
-    return list(rows[:1])
+    waiting = [rules.Waiting(*each) for each in pending(session=session).values_list("pk", "kind", "delivery")]
+    keys = rules.due(waiting, boundary=boundary, most=MOST_AT_ONCE)
+    rows = Input.objects.in_bulk(keys)
+    return [rows[key] for key in keys]
 
 
 def _message(row: Input) -> transcripts.NewMessage:

@@ -17,7 +17,7 @@ from django.db import transaction
 
 from agentmemory.models import Message, Session
 from agentmemory.services import outcomes, transcripts
-from sessions_exec import faults, wording
+from sessions_exec import faults, rules, wording
 from sessions_exec.errors import LeaseLost
 from sessions_exec.models import Execution, Input, Recovery, SessionEvent
 from sessions_exec.querysets import ExecutionQuerySet
@@ -122,10 +122,12 @@ def _mark_uncertain(session: Session, answer: Message, calls: Sequence[str]) -> 
 
 def _needs_nothing(session: Session, execution: Execution) -> bool:
     """Whether it ended at a boundary, or the conversation has gone on without it (S7)."""
-    if execution.phase == Execution.Phase.SAFE:
-        return True
     own, newest = _own(session, execution), outcomes.newest_assistant(session)
-    return own is not None and newest is not None and newest.seq > own.seq
+    return rules.needs_nothing(phase=execution.phase, own=_place(own), newest=_place(newest))
+
+
+def _place(message: Message | None) -> int | None:
+    return message.seq if message is not None else None
 
 
 def _own(session: Session, execution: Execution) -> Message | None:
@@ -146,7 +148,8 @@ def _leave(rows: ExecutionQuerySet) -> int:
 
 def _recover(session: Session, execution: Execution) -> None:
     turn = session.terminal_seq
-    failed = Recovery.objects.filter(session=session, turn=turn).count() + 1 >= MOST_RECOVERIES
+    earlier = Recovery.objects.filter(session=session, turn=turn).count()
+    failed = rules.gives_up(earlier=earlier, most=MOST_RECOVERIES)
     own = _own(session, execution)
     calls = outcomes.unfinished_tool_calls(session, own) if own is not None else []
     uid = own.uid if own is not None else f"recovery-{uuid.uuid4()}"
@@ -194,12 +197,12 @@ def _what_happened(execution: Execution) -> str:
 
 
 def _continue(session: Session, execution: Execution) -> Input:
-    """The input that asks to go on. Who interrupted the execution does not want it to go on by itself (S6)."""
+    """The input that asks to go on."""
     return inbox.admit_continuation(
         session=session,
         uid=f"continuation-{uuid.uuid4()}",
         prompt=wording.CONTINUE,
-        resume=execution.interrupted_at is None,
+        resume=rules.wish_for_continuation(interrupted=execution.interrupted_at is not None),
     )
 
 

@@ -18,7 +18,7 @@ from django.db.models.functions import Now
 
 from agentmemory.models import Message, Session
 from agentmemory.services import transcripts
-from sessions_exec import faults, signals
+from sessions_exec import faults, rules, signals
 from sessions_exec.errors import LeaseHeld, LeaseLost
 from sessions_exec.leases import LeaseQuerySet
 from sessions_exec.models import Execution, Input, Recovery, SessionEvent
@@ -403,7 +403,7 @@ def test_s8_an_answer_that_was_overtaken_is_left_alone(session: Session) -> None
 def test_control_without_the_look_at_the_newest_answer_an_older_one_is_taken_up(
     session: Session, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(recovery, "_needs_nothing", lambda session, execution: execution.phase == "safe")
+    monkeypatch.setattr(rules, "needs_nothing", lambda *, phase, own, newest: phase == "safe")
     assert overtaken(session)
 
 
