@@ -24,6 +24,7 @@ from bench import throwaway
 
 if TYPE_CHECKING:
     from agentmemory.callers import Caller
+    from agentmemory.models import Agent, Space
 
 ORIGINALS = 5_000
 AGENTS = 10
@@ -70,16 +71,11 @@ def _letters(number: int) -> str:
     return chr(97 + number % 26) + (_letters(number // 26) if number >= 26 else "")
 
 
-def fill(size: int) -> tuple[Caller, Caller]:
-    """The asking agent, and the token of its space; `size` memories with vectors."""
-    from django.db import connection
-
-    from agentmemory.callers import Caller
+def originals(count: int, chance: random.Random) -> tuple[Space, list[Agent]]:
+    """A space with its agents, and memories that differ, to be copied."""
     from agentmemory.models import Agent, Memory, Space
-    from agentmemory.search import embeddings
 
-    chance = random.Random(size)
-    space = Space.objects.create(slug=f"bench-{size}")
+    space = Space.objects.create(slug=f"bench-{count}")
     agents = [Agent.objects.create(space=space, handle=f"agent-{n}") for n in range(AGENTS)]
     Memory.objects.bulk_create(
         Memory(
@@ -90,8 +86,20 @@ def fill(size: int) -> tuple[Caller, Caller]:
             key=f"original-{n}",
             content=words(chance, WORDS),
         )
-        for n in range(min(size, ORIGINALS))
+        for n in range(count)
     )
+    return space, agents
+
+
+def fill(size: int) -> tuple[Caller, Caller]:
+    """The asking agent, and the token of its space; `size` memories with vectors."""
+    from django.db import connection
+
+    from agentmemory.callers import Caller
+    from agentmemory.search import embeddings
+
+    chance = random.Random(size)
+    space, agents = originals(min(size, ORIGINALS), chance)
     vectors = [embeddings.written(_unit(chance)) for _ in range(500)]
     with connection.cursor() as cursor:
         # Copies need no trigger: their words are taken apart already.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,8 +137,11 @@ def sidebar(request: HttpRequest) -> list[dict[str, Any]]:
     start = {"title": "Start", "icon": "dashboard", "link": reverse("admin:index")}
     groups = [{"title": "Overview", "items": [start]}]
     counts = _counts(request)
+    pages = {item: reverse(f"admin:{item.route}{item.page}") for _, items in GROUPS for item in items}
+    here = _here(request, pages.values())
     for title, items in GROUPS:
-        visible = [_shown(request, item, counts) for item in items if request.user.has_perm(item.needs)]
+        seen = [item for item in items if request.user.has_perm(item.needs)]
+        visible = [_shown(item, pages[item], here=here, count=counts.get(item.badge, 0)) for item in seen]
         if visible:
             groups.append({"title": title, "items": visible})
     return groups
@@ -151,18 +155,14 @@ def _counts(request: HttpRequest) -> dict[str, int]:
     return counts
 
 
-def _shown(request: HttpRequest, item: Item, counts: dict[str, int]) -> dict[str, Any]:
-    link = reverse(f"admin:{item.route}{item.page}")
-    count = counts.get(item.badge, 0)
+def _shown(item: Item, link: str, *, here: str, count: int) -> dict[str, Any]:
     badge = {"badge": _count(count), "badge_variant": item.tone} if count else {}
-    return {"title": item.title, "icon": item.icon, "link": link, "active": _is_here(request, link), **badge}
+    return {"title": item.title, "icon": item.icon, "link": link, "active": link == here, **badge}
 
 
-def _is_here(request: HttpRequest, link: str) -> bool:
-    """Whether this link is the one that leads here: of two that begin alike, the longer."""
-    others = [reverse(f"admin:{item.route}{item.page}") for _, items in GROUPS for item in items]
-    fitting = [other for other in others if request.path.startswith(other)]
-    return bool(fitting) and max(fitting, key=len) == link
+def _here(request: HttpRequest, links: Iterable[str]) -> str:
+    """The link that leads here: of two that begin alike, the longer."""
+    return max((link for link in links if request.path.startswith(link)), key=len, default="")
 
 
 def _count(count: int) -> str:

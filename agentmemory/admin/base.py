@@ -83,6 +83,14 @@ class ConsoleList(ChangeList):
         found = super().get_ordering_field(field_name)
         return found if isinstance(found, str) and keyset.is_indexed(self.model, found.lstrip("-")) else None
 
+    def get_ordering_field_columns(self) -> dict[int, Any]:
+        """Asked for with every row, and always the same."""
+        return self._sorted_by
+
+    @cached_property
+    def _sorted_by(self) -> dict[int, Any]:
+        return super().get_ordering_field_columns()
+
     def _chosen(self) -> str:
         sign, _, number = self.params.get(ORDER_VAR, "").split(".")[0].rpartition("-")
         if sign or not (number.isascii() and number.isdigit() and int(number) < len(self.list_display)):

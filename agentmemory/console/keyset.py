@@ -11,6 +11,7 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -72,6 +73,7 @@ def estimate(rows: QuerySet[Any]) -> int:
     return int(plan["Plan"]["Plan Rows"])
 
 
+@cache
 def is_indexed(model: type[Model], name: str) -> bool:
     """Whether an index over all rows has them in the order of this column of theirs."""
     fields: Sequence[Any] = model._meta.concrete_fields
