@@ -31,7 +31,12 @@ UNFOLD: dict[str, Any] = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("console/favicon.svg")}],
     "DASHBOARD_CALLBACK": "config.dashboard.start",
     "TABS": "config.navigation.tabs",
-    "SIDEBAR": {"show_search": False, "show_all_applications": False, "navigation": "config.navigation.sidebar"},
+    "SIDEBAR": {
+        "show_search": True,
+        "command_search": True,
+        "show_all_applications": False,
+        "navigation": "config.navigation.sidebar",
+    },
     "BORDER_RADIUS": "6px",
     "COLORS": {
         # Teal: none of the colours of state.

@@ -6,10 +6,13 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, path
 from django.views.generic import RedirectView
 
+from agentmemory.admin import searching
 from config import views
 from config.api.assembly import api
 
 urlpatterns: list[URLPattern | URLResolver] = [
+    # In place of unfold's own search, which keeps what it found, and knows no words of ours.
+    path("admin/search/", admin.site.admin_view(searching.page)),
     path("admin/", admin.site.urls),
     path("api/v1/", api.urls),
     path("healthz", views.healthz),

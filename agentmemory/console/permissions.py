@@ -26,6 +26,11 @@ def note_list(request: HttpRequest, model: type[Model]) -> None:
     records.looked_through(who=_who(request), model=model)
 
 
+def note_found(request: HttpRequest, model: type[Model]) -> None:
+    """Put on record that this operator was shown private content by the search over everything."""
+    records.looked_through(who=_who(request), model=model, what="what a search found")
+
+
 def _who(request: HttpRequest) -> str:
     return str(Author(kind="operator", name=request.user.get_username()))
 

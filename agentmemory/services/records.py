@@ -55,9 +55,9 @@ def looked(*, who: str, target: models.Model, space: Space | None) -> None:
     _look(who, target._meta.label_lower, str(target.pk), str(target), space)
 
 
-def looked_through(*, who: str, model: type[models.Model]) -> None:
-    """Note that an operator read through a list that shows private content."""
-    _look(who, model._meta.label_lower, "", "the list", None)
+def looked_through(*, who: str, model: type[models.Model], what: str = "the list") -> None:
+    """Note that an operator read through a list, or what else shows private content of several rows."""
+    _look(who, model._meta.label_lower, "", what, None)
 
 
 def _look(who: str, target_type: str, target_id: str, target: str, space: Space | None) -> None:

@@ -17,11 +17,13 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import filters
+from agentmemory.admin import filters, searching
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.errors import AgentMemoryError
+from agentmemory.services import lookup
+from agentmemory.services.lookup import Found
 from distillation.admin import cost
 from distillation.models import DistillationPass
 from distillation.services import reapplying, replay
@@ -171,6 +173,26 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
             **(_content(row) if readable else {}),
         }
         return TemplateResponse(request, "console/pass.html", context)
+
+
+def _by_number(words: str, readable: bool) -> list[Found]:
+    pk = lookup.number(words.lower().removeprefix("pass").strip())
+    rows = DistillationPass.objects.filter(pk=pk).select_related("agent").defer("answer") if pk is not None else ()
+    return [
+        Found(row=row, title=f"Pass {row.pk}", line=f"{row.session_name} · {row.agent.handle}", states=[row.outcome])
+        for row in rows
+    ]
+
+
+searching.kinds.append(
+    searching.Kind(
+        title="Passes",
+        icon="filter_alt",
+        needs="distillation.view_distillationpass",
+        find=_by_number,
+        listed="distillation_distillationpass",
+    )
+)
 
 
 def _content(row: DistillationPass) -> dict[str, Any]:

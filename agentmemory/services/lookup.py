@@ -1,0 +1,136 @@
+"""What an operator's words may mean: rows by their names, ids and words, a few of each kind and from indexes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.db import OperationalError, connection, transaction
+from django.db.models import Q
+
+from agentmemory.models import Agent, Memory, Message, MessageIndex, Session, Space
+from agentmemory.search import lexical
+from agentmemory.services import finding, limits
+
+SHOWN = 6
+"""Rows of one kind: who finds so many goes on in its list."""
+
+PATIENCE_MS = 1_500
+LENGTH = 200
+NUMBER = 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """A row that was meant. `private`: its `line` says what only those may read who may read what is private."""
+
+    row: Any
+    title: str
+    line: str = ""
+    states: Sequence[str] = ()
+    private: bool = False
+
+
+Finder = Callable[[str, bool], Iterable[Found]]
+
+
+def text(words: str) -> str:
+    """The words, as far as they are looked at. Raises `Invalid` for what cannot be stored."""
+    return limits.text(words.strip()[:LENGTH], field="s", maximum=LENGTH, blank=True)
+
+
+def within_patience(find: Finder, words: str, *, readable: bool) -> list[Found] | None:
+    """The first rows that a finder has; None where it took too long."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(PATIENCE_MS)])
+            return list(find(words, readable))[:SHOWN]
+    except OperationalError:
+        return None
+
+
+def spaces_and_agents(words: str, readable: bool) -> list[Found]:
+    """By the beginning of a handle or slug, or by what a name holds."""
+    agents = Agent.objects.filter(Q(handle__startswith=words) | Q(name__icontains=words)).select_related("space")
+    spaces = Space.objects.filter(Q(slug__startswith=words) | Q(name__icontains=words))
+    return [
+        *(Found(row=row, title=row.handle, line=f"agent · {row.space.slug}") for row in agents.order_by("pk")[:SHOWN]),
+        *(Found(row=row, title=row.slug, line="space") for row in spaces.order_by("pk")[:SHOWN]),
+    ]
+
+
+def memories(words: str, readable: bool) -> list[Found]:
+    """By id; by key, whole or from its beginning; by words of content, key and tags. Those no longer in use, too.
+
+    A search that answers is a way of reading: the words of private memories are found by those alone who may read them.
+    """
+    rows = Memory.objects.select_related("owner", "space").defer("search").order_by("-updated_at", "-id")
+    if (pk := _uuid(words)) is not None:
+        return [_memory(row, words, readable) for row in rows.filter(pk=pk)]
+    within = rows if readable else rows.filter(owner__isnull=True)
+    found = {row.pk: row for row in rows.filter(key=words)[:SHOWN]}
+    if len(found) < SHOWN:
+        found |= {row.pk: row for row in rows.filter(key__startswith=words).order_by("pk")[:SHOWN]}
+    if len(found) < SHOWN:
+        found = {row.pk: row for row in lexical.holding(within, words)[:SHOWN]} | found
+        found = {row.pk: row for row in sorted(found.values(), key=lambda row: row.key != words)}
+    return [_memory(row, words, readable) for row in found.values()]
+
+
+def sessions(words: str, readable: bool) -> list[Found]:
+    """By the beginning of the name that clients call it by, or by words of a newer title."""
+    rows = Session.objects.called(words).select_related("agent", "space").order_by("-pk")[:SHOWN]
+    return [
+        Found(row=row, title=row.name, line=" · ".join(filter(None, (row.title, row.agent.handle, row.space.slug))))
+        for row in rows
+    ]
+
+
+def messages(words: str, readable: bool) -> list[Found]:
+    """By uid; and, for those who may read what is private, by words of what was said."""
+    rows = Message.objects.select_related("session__agent", "space").defer("content").order_by("-pk")
+    found = {row.pk: row for row in rows.filter(uid=words)[:SHOWN]}
+    if readable and len(found) < SHOWN:
+        said = lexical.holding(MessageIndex.objects.order_by("-pk"), words).values_list("pk", flat=True)[:SHOWN]
+        found |= {row.pk: row for row in rows.filter(pk__in=list(said))}
+    return [_message(row, words, readable) for row in found.values()]
+
+
+def number(words: str) -> int | None:
+    """A row's number, where the words are one."""
+    digits = words.removeprefix("#")
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= NUMBER else None
+
+
+def _memory(row: Memory, words: str, readable: bool) -> Found:
+    may = row.owner_id is None or readable
+    whose = f"{row.owner.handle if row.owner else 'shared'} · {row.space.slug}"
+    said = finding.excerpt(row.content, words) if may else "private"
+    return Found(
+        row=row,
+        title=row.key,
+        line=f"{said} · {whose}",
+        states=[row.origin, *_gone(row)],
+        private=may and row.owner_id is not None,
+    )
+
+
+def _gone(row: Memory) -> list[str]:
+    marks = {"deleted": row.deleted_at, "merged": row.merged_into_id, "withdrawn": row.withdrawn_at}
+    return [state for state, is_so in marks.items() if is_so][:1]
+
+
+def _message(row: Message, words: str, readable: bool) -> Found:
+    where = f"{row.session.agent.handle} · {row.space.slug}"
+    line = f"{finding.excerpt(row.text, words)} · {where}" if readable else where
+    states = ["taken back"] if row.retracted_at else []
+    return Found(row=row, title=f"{row.session.name}, message {row.seq}", line=line, states=states, private=readable)
+
+
+def _uuid(words: str) -> UUID | None:
+    try:
+        return UUID(words) if len(words.replace("-", "")) == 32 else None
+    except ValueError:
+        return None

@@ -1,0 +1,183 @@
+"""One box over everything: found by any name, bounded, within what its user may see, and on record."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.db import OperationalError
+from django.test import Client
+from django.urls import reverse
+
+from agentmemory.models import Activity, Agent, Memory, MessageIndex, Session
+from agentmemory.services import indexing, lookup, sessions, transcripts
+from distillation.models import Cursor, DistillationPass
+from tests.factories import AgentFactory, MemoryFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def agent() -> Agent:
+    return AgentFactory.create(handle="grace", name="Grace of the harbour")
+
+
+@pytest.fixture
+def memory(agent: Agent) -> Memory:
+    return MemoryFactory.create(owner=agent, key="deploy-day", content="We deploy on Tuesdays, when all are in.")
+
+
+@pytest.fixture
+def session(agent: Agent) -> Session:
+    session, _ = sessions.adopt(agent=agent, name="standup-7", title="What to do about staging")
+    said = [transcripts.NewMessage(uid="msg_01Q", type="user", content="The staging certificate is about to expire.")]
+    transcripts.append(session=session, messages=said)
+    indexing.fill(MessageIndex.objects.all())
+    return session
+
+
+@pytest.fixture
+def passed(session: Session) -> DistillationPass:
+    cursor = Cursor.objects.get(session=session)
+    row = {"space": session.space, "agent": session.agent, "cursor": cursor, "session": session}
+    return DistillationPass.objects.create(**row, session_name=session.name, epoch=1, start=0, end=1, outcome="failed")
+
+
+def signed_in(client: Client, *, group: str = "") -> Client:
+    user = User.objects.create_user("vic", is_staff=True, is_superuser=not group)
+    user.groups.add(*Group.objects.filter(name=group))
+    client.force_login(user)
+    return client
+
+
+def found(client: Client, words: str) -> str:
+    answer = client.get(reverse("admin:search"), {"s": words})
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("deploy-day", "deploy-day"),
+        ("depl", "deploy-day"),
+        ("Tuesday deploys", "deploy-day"),
+        ("grace", "grace"),
+        ("harbour", "grace"),
+        ("standup-7", "standup-7"),
+        ("about staging", "standup-7"),
+        ("msg_01Q", "standup-7, message 1"),
+        ("certificates expiring", "standup-7, message 1"),
+    ],
+)
+def test_everything_is_found_by_what_it_is_called_or_says(
+    client: Client, memory: Memory, session: Session, words: str, title: str
+) -> None:
+    assert f">{title}</a>" in found(signed_in(client), words)
+
+
+def test_ids_and_numbers_lead_to_their_rows(client: Client, memory: Memory, passed: DistillationPass) -> None:
+    signed_in(client)
+
+    assert ">deploy-day</a>" in found(client, str(memory.pk))
+    for words in (str(passed.pk), f"pass {passed.pk}"):
+        assert reverse("admin:distillation_distillationpass_change", args=[passed.pk]) in found(client, words)
+
+
+def test_an_exact_key_comes_first_and_what_is_gone_says_so(client: Client, agent: Agent, memory: Memory) -> None:
+    MemoryFactory.create(owner=agent, origin="distilled", key="about-it", content="The deploy-day was moved.")
+    MemoryFactory.create(owner=agent, origin="distilled", key="deploy-day", deleted_at=memory.created_at)
+
+    text = found(signed_in(client), "deploy-day")
+
+    assert text.index(">deploy-day</a>") < text.index(">about-it</a>")
+    assert "</span>deleted</span>" in text
+
+
+@pytest.mark.parametrize("words", ["Tuesday deploys", "certificates expiring", "deploy-day", "msg_01Q"])
+def test_who_may_not_read_what_is_private_finds_none_of_it(
+    client: Client, memory: Memory, session: Session, words: str
+) -> None:
+    text = found(signed_in(client, group="Viewers"), words)
+
+    assert "We deploy on" not in text
+    assert "The staging certificate" not in text
+    assert (">deploy-day</a>" in text) == (words == "deploy-day")
+    assert not Activity.objects.exists()
+
+
+def test_kinds_that_may_not_be_seen_are_not_looked_for(client: Client, memory: Memory) -> None:
+    user = User.objects.create_user("nobody", is_staff=True)
+    client.force_login(user)
+
+    assert 'id="nothing-found"' in found(client, "deploy-day")
+
+
+def test_private_content_that_is_shown_is_in_the_activity_once(client: Client, memory: Memory) -> None:
+    signed_in(client)
+
+    found(client, "Tuesdays")
+    found(client, "Tuesdays")
+    found(client, "grace")
+
+    assert list(Activity.objects.values_list("act", "target_type", "target")) == [
+        ("look", "agentmemory.memory", "what a search found")
+    ]
+
+
+def test_a_few_of_each_kind_are_shown_and_the_list_goes_on(client: Client, agent: Agent) -> None:
+    for number in range(9):
+        MemoryFactory.create(owner=agent, key=f"harbour-{number}")
+
+    text = found(signed_in(client), "harbour")
+
+    assert text.count('am-key" href="/admin/agentmemory/memory/') == lookup.SHOWN
+    assert reverse("admin:agentmemory_memory_changelist") + "?q=harbour" in text
+
+
+def test_what_takes_too_long_says_so_and_the_rest_is_found(
+    client: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(words: str, readable: bool) -> list[lookup.Found]:
+        raise OperationalError("canceling statement due to statement timeout")
+
+    assert lookup.within_patience(slow, "words", readable=True) is None
+    monkeypatch.setattr(lookup, "PATIENCE_MS", 0)
+    assert ">deploy-day</a>" in found(signed_in(client), "deploy-day")
+
+
+def test_whatever_is_typed_is_looked_for_as_it_is(client: Client, memory: Memory) -> None:
+    signed_in(client)
+
+    for words in ("", " ", "\0", "'); DROP", "%", "_", "\\", "9" * 30, "a" * 5000, "🙂", "-" * 32):
+        assert ">deploy-day</a>" not in found(client, words), words
+
+
+def test_the_palette_has_the_same_and_keeps_nothing(client: Client, agent: Agent) -> None:
+    signed_in(client)
+    memory = MemoryFactory.create(owner=agent, origin="distilled", content="About Tuesdays.")
+    page = reverse("admin:agentmemory_memory_change", args=[memory.pk])
+
+    def shown() -> bool:
+        return page in client.get(reverse("admin:search"), {"s": "Tuesdays", "extended": "1"}).content.decode()
+
+    assert shown()
+    Memory.objects.filter(pk=memory.pk).update(content="About something else.")
+    assert not shown()
+
+
+def test_the_box_is_on_every_page_and_needs_no_script(client: Client) -> None:
+    text = signed_in(client).get(reverse("admin:index")).content.decode()
+
+    assert f'<form method="get" action="{reverse("admin:search")}" role="search"' in text
+
+
+def test_a_stranger_finds_nothing(client: Client, memory: Memory) -> None:
+    answer = client.get("/admin/search/", {"s": "deploy-day"})
+
+    assert (answer.status_code, "login" in answer.headers["Location"]) == (302, True)
+
+
+def test_who_may_purge_goes_on_to_everything_about_it(client: Client, memory: Memory) -> None:
+    text = found(signed_in(client), "Tuesdays")
+
+    assert f'href="{reverse("admin:agentmemory_certificate_find")}?q=Tuesdays"' in text
