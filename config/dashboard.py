@@ -163,8 +163,17 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
 
 
 def _needs_of_memories() -> list[dict[str, Any]]:
-    """Memories that contradict each other, and quotations that were not found: looked for among the newest."""
+    """What is held for a person, what contradicts, quotations that were not found: looked for among the newest."""
     found = [
+        {
+            "state": "held",
+            "text": f"{memory.key}: {memory.withdrawn_reason}",
+            "url": links.memory(memory.pk),
+            "at": memory.updated_at,
+        }
+        for memory in inspection.held()
+    ]
+    found += [
         {
             "state": "distilled",
             "text": f"{memory.key}: the curated and the distilled memory disagree",

@@ -21,6 +21,7 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "curated": ("green", ""),
     "distilled": ("violet", ""),
     "withdrawn": ("grey", "struck"),
+    "held": ("amber", "hollow"),
     "deleted": ("grey", "struck"),
     "merged": ("grey", "struck"),
     "linked": ("grey", "hollow"),

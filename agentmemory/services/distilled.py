@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from agentmemory import authorship
 from agentmemory.authorship import Author
@@ -17,6 +18,9 @@ from agentmemory.models import Agent, Memory, MemorySource, Message, Session
 from agentmemory.models.memories import CONTEXT_LENGTH
 from agentmemory.services import limits, memories
 
+SCREENING = Author(kind="system", name="screening")
+"""Who withdraws what is held until a person has looked at it."""
+
 
 class Action(StrEnum):
     """What a candidate became."""
@@ -24,6 +28,7 @@ class Action(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     KNOWN = "known"
+    HELD = "held"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +42,14 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What distillation wants remembered."""
+    """What distillation wants remembered; `held` says why it is to wait for a person, where it is."""
 
     key: str
     content: str
     tags: Sequence[str]
     context: str
     sources: Sequence[Source]
+    held: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +61,9 @@ class Outcome:
 def write(*, session: Session, finding: Finding, pass_id: int) -> Outcome:
     """Write one finding as a distilled memory of the session's agent, within the caller's transaction (D1, D10).
 
-    The same content again only gains sources. Raises `Invalid` for what may not be kept, among it a memory that a
-    person has edited or withdrawn: nothing automatic goes over that.
+    The same content again only gains sources. What is held is written withdrawn: a person reinstates it. Raises
+    `Invalid` for what may not be kept, among it a memory that a person has edited or withdrawn: nothing automatic goes
+    over that.
     """
     content = limits.content(finding.content)
     key = limits.key(finding.key)
@@ -93,7 +100,12 @@ def add_sources(*, memory: Memory, session: Session, sources: Sequence[Source], 
 
 def _upsert(agent: Agent, *, key: str, content: str, finding: Finding, pass_id: int) -> tuple[Memory, Action]:
     place = {"space_id": agent.space_id, "owner": agent, "origin": Memory.Origin.DISTILLED, "key": key}
-    values = {"content": content, "tags": limits.tags(finding.tags), "context": finding.context[:CONTEXT_LENGTH]}
+    values = {
+        "content": content,
+        "tags": limits.tags(finding.tags),
+        "context": finding.context[:CONTEXT_LENGTH],
+        **_held(finding.held),
+    }
     standing = _stands_for(place)
     if standing is not None:
         _refuse_over_a_person(standing)
@@ -101,7 +113,7 @@ def _upsert(agent: Agent, *, key: str, content: str, finding: Finding, pass_id: 
     # Another session of this agent may write the key at the same moment.
     memory, created = memories.locked_or_new(place=place, values=values, created_by=f"pass:{pass_id}")
     if created:
-        return memory, Action.CREATED
+        return memory, Action.HELD if finding.held else Action.CREATED
     _refuse_over_a_person(memory)
     return memory, _update(memory, values)
 
@@ -131,10 +143,18 @@ def _refuse_over_a_person(memory: Memory) -> None:
 
 
 def _update(memory: Memory, values: Mapping[str, Any]) -> Action:
-    if memory.content == values["content"] and memories.is_live(memory):
+    waits = memory.withdrawn_by == values.get("withdrawn_by")
+    if memory.content == values["content"] and (waits or memories.is_live(memory)):
         return Action.KNOWN
     changes = {**memories.brought_back(memory), **values, "expires_at": None}
     for field, value in changes.items():
         setattr(memory, field, value)
     memories.save_version(memory, list(changes))
-    return Action.UPDATED
+    return Action.HELD if "withdrawn_by" in values else Action.UPDATED
+
+
+def _held(reason: str) -> dict[str, Any]:
+    """What keeps a memory out of search, context and lists, if there is a reason to."""
+    if not reason:
+        return {}
+    return {"withdrawn_at": timezone.now(), "withdrawn_by": str(SCREENING), "withdrawn_reason": reason}

@@ -11,6 +11,7 @@ from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, Session
+from agentmemory.services import distilled
 
 VERSIONS_SHOWN = 50
 _ORIGINS = ("curated", "distilled")
@@ -167,6 +168,13 @@ def pairs(count: int) -> list[tuple[Memory, Memory]]:
     distilled: list[Any] = list(disagreements(count))
     curated = Memory.objects.in_bulk([row.curated_id for row in distilled])
     return [(curated[row.curated_id], row) for row in distilled if row.curated_id in curated]
+
+
+def held(count: int = 5) -> list[Memory]:
+    """Memories that wait for a person's word before any agent may find them, newest first."""
+    newest = Memory.objects.order_by("-updated_at", "-id").values("pk")[:SEARCHED]
+    rows = Memory.objects.kept().filter(withdrawn_by=str(distilled.SCREENING), pk__in=newest)
+    return list(rows.select_related("space", "owner").order_by("-updated_at")[:count])
 
 
 def unverified(count: int = 5) -> list[MemorySource]:

@@ -11,7 +11,7 @@ from agentmemory import likeness
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Agent, Memory, Message
 from agentmemory.services import distilled, redaction
-from distillation import answers, judging, windows
+from distillation import answers, judging, screening, windows
 from distillation.errors import NothingWritten
 from distillation.models import Cursor, DistillationPass
 from distillation.services import contexts, reading
@@ -93,6 +93,7 @@ def _write_one(
             tags=candidate.tags,
             context=contexts.of_window(window, candidate.sources),
             sources=sources,
+            held=screening.REASON if screening.instructs(candidate.content) else "",
         )
         result = distilled.write(session=cursor.session, finding=finding, pass_id=row.pk)
     except AgentMemoryError as error:
