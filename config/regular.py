@@ -7,7 +7,7 @@ from django.conf import settings
 from agentmemory.services import embedding, indexing
 from distillation.services import coordinator
 from sessions_exec import queue, regular
-from sessions_exec.services import recovery
+from sessions_exec.services import delivering, recovery
 
 DAY = 86400.0
 # The queue's scheduler looks every 30 seconds and counts in whole minutes.
@@ -23,6 +23,7 @@ def schedules() -> list[regular.Schedule]:
         regular.Schedule(name="consolidation", function="agentmemory.services.consolidation.daily", every=DAY),
         regular.Schedule(name="answers", function="distillation.services.retention.forget_answers", every=DAY),
         regular.Schedule(name="queue", function="sessions_exec.queue.purge", every=DAY / 24),
+        regular.Schedule(name="webhooks", function="sessions_exec.services.webhooks.forget_old", every=DAY),
     ]
     if settings.AGENTMEMORY_CADENCE >= SHORTEST_SCHEDULE:
         coordinate = "distillation.tasks.coordinate"
@@ -35,6 +36,7 @@ def ticks() -> list[regular.Tick]:
     found = [
         regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
         regular.Tick(name="recovery", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=recovery.scan),
+        regular.Tick(name="webhook calls", every=1.0, function=delivering.dispatch),
         regular.Tick(name="search", every=SEARCH_LOOK, function=prepare_search),
         regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
     ]

@@ -56,6 +56,11 @@ AGENTMEMORY_KEEP_ANSWERS: float = environment.seconds("AGENTMEMORY_KEEP_ANSWERS"
 # Calls of one token in a minute, over all processes together; 0 is no limit.
 AGENTMEMORY_RATE_LIMIT = environment.integer("AGENTMEMORY_RATE_LIMIT", 60000)
 
+# --- webhooks ---
+# Whether a webhook may go to a loopback or private address, and over plain http; off, so that nobody can make this
+# service call into its own network.
+AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES = environment.boolean("AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES", False)
+
 # --- as a client of a server elsewhere (`mcp_stdio`) ---
 AGENTMEMORY_URL = environment.url("AGENTMEMORY_URL", "http://127.0.0.1:8000")
 AGENTMEMORY_TOKEN = environment.string("AGENTMEMORY_TOKEN")

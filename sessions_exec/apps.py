@@ -10,7 +10,12 @@ class SessionsExecConfig(AppConfig):
     def ready(self) -> None:
         # Connects the signals' receivers: from here on the log follows every transcript.
         from agentmemory.services import stored_secrets
-        from sessions_exec.models import Input
+        from sessions_exec.models import Delivery, Input, Webhook
         from sessions_exec.services import erasure, following  # noqa: F401
 
-        stored_secrets.PLACES.append(stored_secrets.Place(model=Input, columns=("prompt",)))
+        stored_secrets.PLACES += [
+            stored_secrets.Place(model=Input, columns=("prompt",)),
+            stored_secrets.Place(model=Webhook, columns=("name", "paused_reason")),
+            # The names of sessions and messages, which clients choose.
+            stored_secrets.Place(model=Delivery, columns=("body",)),
+        ]

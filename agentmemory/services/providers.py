@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 
+from agentmemory import addresses
 from agentmemory.errors import Invalid
 from agentmemory.models import Provider
 
@@ -71,7 +72,7 @@ def check_address(url: str) -> None:
     if settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES:
         return
     for found in _addresses(host):
-        if not found.is_global:
+        if not addresses.public(found):
             raise Invalid(
                 "The address is private; AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES=true would allow it.", field="address"
             )

@@ -17,7 +17,7 @@ from agentmemory.services import redaction
 from distillation import answers
 from distillation.errors import NothingWritten
 from distillation.models import Cursor, DistillationPass
-from distillation.services import backoff, gates, quarantining, reading
+from distillation.services import backoff, gates, quarantining, reading, telling
 from sessions_exec.llm.messages import FailureKind, ModelCallFailed
 
 KILLED = "killed"
@@ -71,6 +71,7 @@ def record(*, cursor: Cursor, row: DistillationPass, error: Exception) -> None:
     failure = of(error)
     now = timezone.now()
     _end_row(row, failure, now)
+    telling.ended(row)
     if isinstance(error, ModelCallFailed) and row.provider is not None:
         if error.provider_wide:
             gates.pause(row.provider, error, now=now)
@@ -99,6 +100,7 @@ def settle_abandoned(cursor: Cursor) -> DistillationPass | None:
     failure = Failure(kind=KILLED, message="its worker died in this pass", window_at_fault=True)
     if row is not None:
         _end_row(row, failure, timezone.now())
+        telling.ended(row)
     _count(cursor, row, failure, timezone.now(), keep_lease=True)
     cursor.refresh_from_db()
     return None

@@ -20,7 +20,7 @@ from agentmemory.services import redaction
 from distillation import prompts, windows
 from distillation.extractors.base import Extraction
 from distillation.models import Cursor, DistillationPass
-from distillation.services import failures, gates, quarantining, reading, resolution, writing
+from distillation.services import failures, gates, quarantining, reading, resolution, telling, writing
 from sessions_exec import faults
 from sessions_exec.errors import LeaseLost
 from sessions_exec.llm.messages import ModelCallFailed
@@ -140,6 +140,7 @@ def apply(begun: Begun) -> DistillationPass:
         faults.reach("write.after")
         _finish(begun.row, outcome)
         advance(cursor, begun.row.end)
+        telling.ended(begun.row)
         if begun.row.provider is not None:
             gates.resume(begun.row.provider)
         faults.reach("commit.before")
@@ -198,9 +199,11 @@ def _record_usage(row: DistillationPass, input_tokens: int, output_tokens: int) 
     row.input_tokens, row.output_tokens = input_tokens, output_tokens
     row.cost = failures.cost(row.provider, input_tokens, output_tokens)
     ours = DistillationPass.objects.filter(pk=row.pk)
-    ours.update(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost)
-    # Not over a purge that ended the pass meanwhile: what it read is gone for good, and so is what was said of it.
-    ours.exclude(failure=ERASED).update(answer=row.answer, answered_at=row.answered_at)
+    with transaction.atomic():
+        ours.update(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost)
+        # Not over a purge that ended the pass meanwhile: what it read is gone for good, and so is what was said of it.
+        ours.exclude(failure=ERASED).update(answer=row.answer, answered_at=row.answered_at)
+        telling.spent(row)
 
 
 def _locked(cursor_id: int, epoch: int) -> Cursor:

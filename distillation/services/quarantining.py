@@ -5,6 +5,8 @@ from __future__ import annotations
 from distillation import windows
 from distillation.models import Cursor, Quarantine
 from distillation.services import reading
+from sessions_exec.models.webhooks import Event
+from sessions_exec.services import announcing
 
 
 def hold(cursor: Cursor, window: windows.Window, *, error: str) -> None:
@@ -22,6 +24,7 @@ def hold(cursor: Cursor, window: windows.Window, *, error: str) -> None:
                 "error": error,
             },
         )
+        _tell(cursor, message.seq, message.uid, failures=cursor.single_failures + 1)
     watermark = max(cursor.watermark, window.end)
     Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch, position=cursor.position).update(
         position=window.end,
@@ -43,10 +46,18 @@ def settle(cursor: Cursor, seq: int) -> int | None:
 
 def hold_again(cursor: Cursor, seq: int, *, error: str) -> None:
     """A released message has failed again: it is held as before, after this one attempt."""
-    Quarantine.objects.filter(cursor=cursor, seq=seq).update(state=Quarantine.State.HELD, error=error)
+    held = Quarantine.objects.filter(cursor=cursor, seq=seq)
+    held.update(state=Quarantine.State.HELD, error=error)
+    for uid, failures in held.values_list("uid", "failures"):
+        _tell(cursor, seq, uid, failures=failures)
     Cursor.objects.filter(pk=cursor.pk).update(retry_seq=_next_released(cursor), last_error=error)
 
 
 def _next_released(cursor: Cursor) -> int | None:
     released = Quarantine.objects.filter(cursor=cursor, state=Quarantine.State.RELEASED)
     return released.order_by("seq").values_list("seq", flat=True).first()
+
+
+def _tell(cursor: Cursor, seq: int, uid: str, *, failures: int) -> None:
+    told = {"agent": cursor.agent.handle, "session": cursor.session.name, "uid": uid, "seq": seq, "failures": failures}
+    announcing.announce(Event.MESSAGE_QUARANTINED, space_id=cursor.space_id, data=told)

@@ -7,22 +7,18 @@ and no telemetry; calls to different providers can run side by side in threads (
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-from collections.abc import Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
+from sessions_exec import loops
 from sessions_exec.llm import failures
 from sessions_exec.llm.messages import Endpoint, FailureKind, ModelCallFailed, ModelReply, ModelRequest
 
 if TYPE_CHECKING:
     import httpx2
 
-T = TypeVar("T")
-
 API_VERSION = "2026-10-21"
 """The version that the SDK in the required range speaks."""
-
-CLOSING_SECONDS = 1.0
 
 FINISHED = frozenset({"end_turn", "stop_sequence"})
 CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
@@ -36,7 +32,7 @@ def complete(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
     """
     _check_key(endpoint.key)
     try:
-        return _run(_bounded(endpoint, request))
+        return loops.run(_bounded(endpoint, request))
     except ModelCallFailed as failure:
         failure.message = failures.clipped(failure.message, secret=endpoint.key)
         failure.args = (f"{failure.kind}: {failure.message}",)
@@ -49,30 +45,6 @@ def _check_key(key: str) -> None:
     if not (key.isascii() and key.isprintable()):
         message = "the key holds characters that a header cannot carry"
         raise ModelCallFailed(kind=FailureKind.AUTHENTICATION, message=message)
-
-
-def _run(call: Coroutine[Any, Any, T]) -> T:
-    """Run on an event loop of its own, in another thread where this one has a running loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return _on_new_loop(call)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(_on_new_loop, call).result()
-
-
-def _on_new_loop(call: Coroutine[Any, Any, T]) -> T:
-    # Not `asyncio.run`: it waits without bound for a name lookup that hangs in a thread.
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(call)
-    finally:
-        # A task's time limit may break out of the loop by a signal: the connection is closed all the same.
-        if left := asyncio.all_tasks(loop):
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.wait(left, timeout=CLOSING_SECONDS))
-        loop.close()
 
 
 async def _bounded(endpoint: Endpoint, request: ModelRequest) -> ModelReply:

@@ -20,8 +20,9 @@ from agentmemory.services import outcomes, transcripts
 from sessions_exec import faults, rules, wording
 from sessions_exec.errors import LeaseLost
 from sessions_exec.models import Execution, Input, Recovery, SessionEvent
+from sessions_exec.models.webhooks import Event
 from sessions_exec.querysets import ExecutionQuerySet
-from sessions_exec.services import events, inbox
+from sessions_exec.services import announcing, events, inbox
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +179,21 @@ def _recover(session: Session, execution: Execution) -> None:
         continuation=continuation,
         outcome=Recovery.Outcome.FAILED if failed else Recovery.Outcome.CONTINUED,
     )
+    announcing.announce(
+        Event.EXECUTION_RECOVERED, space_id=session.space_id, data=_announced(session, execution, calls, failed=failed)
+    )
+
+
+def _announced(session: Session, execution: Execution, calls: Sequence[str], *, failed: bool) -> dict[str, object]:
+    return {
+        "agent": session.agent.handle,
+        "session": session.name,
+        "execution": str(execution.execution_id),
+        "epoch": execution.epoch,
+        "phase": execution.phase,
+        "tool_calls": len(calls),
+        "outcome": "failed" if failed else "continued",
+    }
 
 
 def _told(execution: Execution, uid: str, calls: Sequence[str], *, failed: bool) -> tuple[Type, dict[str, object]]:

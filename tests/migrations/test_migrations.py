@@ -29,7 +29,9 @@ from agentmemory.services import (
 )
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor, DistillationPass, Quarantine
-from sessions_exec.services import executions, inbox
+from sessions_exec.models import Webhook
+from sessions_exec.models.webhooks import TEST
+from sessions_exec.services import announcing, executions, inbox
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -97,6 +99,8 @@ def fill() -> None:
     place = {"space": agent.space, "agent": agent, "cursor": cursor}
     DistillationPass.objects.create(**place, session=session, session_name="s1", epoch=1, start=0, end=6)
     Quarantine.objects.create(**place, uid="m1", seq=2)
+    Webhook.objects.create(space=agent.space, name="w", url="https://example.org", events=[TEST], salt="s")
+    announcing.announce(TEST, space_id=agent.space.pk, data={})
     run_a_session(caller)
 
 
