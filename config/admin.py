@@ -20,7 +20,7 @@ from unfold.forms import UserChangeForm, UserCreationForm
 from agentmemory.admin import setup
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.setup import ReasonForm
-from config import accounts, groups
+from config import accounts, groups, schedules  # noqa: F401  (schedules registers its page)
 
 admin.site.unregister(User)
 admin.site.unregister(Group)

@@ -16,7 +16,7 @@ from agentmemory.console import charts, figures, links, permissions
 from agentmemory.services import inspection, providers
 from distillation.models import DistillationPass
 from distillation.services import overview, states
-from sessions_exec.services import heartbeats
+from sessions_exec.services import heartbeats, webhooks
 from sessions_exec.services import standing as execution
 
 DAYS = 30
@@ -37,7 +37,7 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "figures": _figures(standing),
         "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
-        "needs": _needs(standing),
+        "needs": _needs(request, standing),
         "latest": _latest(request),
     }
     return context
@@ -138,7 +138,7 @@ def _chart(name: str, title: str, counts: Mapping[tuple[date, str], int], kinds:
     }
 
 
-def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
+def _needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, Any]]:
     """Things that only a person can settle, five at most."""
     found = [
         {
@@ -158,6 +158,16 @@ def _needs(standing: overview.Standing) -> list[dict[str, Any]]:
         }
         for row in overview.held()
     ]
+    if request.user.has_perm("sessions_exec.view_webhook"):
+        found += [
+            {
+                "state": "paused",
+                "text": f"Webhook {webhook} of {webhook.space.slug}: {webhook.paused_reason[:160]}",
+                "url": links.change("sessions_exec", "webhook", webhook.pk),
+                "at": webhook.paused_at,
+            }
+            for webhook in webhooks.paused_by_failing()
+        ]
     of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
     return [*found, *of_memories][:5]
 

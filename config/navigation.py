@@ -107,6 +107,8 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
             Item(title="Agents", icon="smart_toy", route="agentmemory_agent", needs="agentmemory.view_agent"),
             Item(title="Tokens", icon="key", route="agentmemory_token", needs="agentmemory.view_token"),
             Item(title="Providers", icon="cloud", route="agentmemory_provider", needs="agentmemory.view_provider"),
+            Item(title="Schedules", icon="schedule", route="sessions_exec_tick", needs="sessions_exec.view_tick"),
+            Item(title="Webhooks", icon="webhook", route="sessions_exec_webhook", needs="sessions_exec.view_webhook"),
         ),
     ),
     (

@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -233,11 +233,17 @@ def unsound_schedules() -> list[str]:
 
 def missing_schedules(wanted: Sequence[regular.Schedule]) -> list[str]:
     """Those of ours that are not there as they should be."""
-    return [
-        each.name
+    there = next_runs(wanted)
+    return [each.name for each in wanted if each.name not in there]
+
+
+def next_runs(wanted: Sequence[regular.Schedule]) -> dict[str, datetime]:
+    """When each of ours runs next, by its name; one that is missing, or not as it should be, is left out."""
+    rows = {
+        each.name: Schedule.objects.filter(name=each.name, next_run__isnull=False, **_shape(each)).first()
         for each in wanted
-        if not Schedule.objects.filter(name=each.name, next_run__isnull=False, **_shape(each)).exists()
-    ]
+    }
+    return {name: row.next_run for name, row in rows.items() if row is not None}
 
 
 def _shape(each: regular.Schedule) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sessions_exec.admin import cluster, executions, inputs, panel, recoveries
+from sessions_exec.admin import cluster, deliveries, executions, inputs, panel, recoveries, webhooks
 
-__all__ = ["cluster", "executions", "inputs", "panel", "recoveries"]
+__all__ = ["cluster", "deliveries", "executions", "inputs", "panel", "recoveries", "webhooks"]

@@ -60,7 +60,8 @@ def check_url(url: str, *, private: bool) -> None:
     try:
         _judge(found, private=private)
     except AddressRefused as error:
-        raise Invalid(f"{str(error).capitalize()}.", field="url") from error
+        text = str(error)
+        raise Invalid(f"{text[0].upper()}{text[1:]}.", field="url") from error
 
 
 def post(*, url: str, body: bytes, headers: Mapping[str, str], private: bool, seconds: float) -> Answer:

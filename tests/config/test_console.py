@@ -14,8 +14,9 @@ from django.utils import timezone
 
 from agentmemory.models import Memory, Provider, Session
 from agentmemory.services import sessions, transcripts
-from config import groups
+from config import groups, regular
 from distillation.models import Cursor, DistillationPass
+from sessions_exec import queue
 from sessions_exec.models import Heartbeat, TaskRun, Tick
 from tests.factories import AgentFactory, MemoryFactory, ProviderFactory
 
@@ -195,3 +196,15 @@ def test_a_list_is_headed_by_its_word_in_the_sidebar(operator: Client, name: str
 
     assert f"{word} | Agent Memory" in " ".join(text.split())
     assert "to change" not in text
+
+
+def test_the_schedules_are_shown_with_their_times_and_a_missing_one_is_told(operator: Client) -> None:
+    page = reverse("admin:sessions_exec_tick_changelist")
+    assert operator.get(page).content.decode().count("a running worker makes it") == len(regular.schedules())
+    queue.ensure_schedules(regular.schedules())
+    Tick.objects.filter(name="upkeep").update(outcome=HOSTILE)
+    text = operator.get(page).content.decode()
+    assert "a running worker makes it" not in text
+    assert HOSTILE not in text
+    for name in [*(each.name for each in regular.schedules()), *(each.name for each in regular.ticks())]:
+        assert f"<strong>{name}</strong>" in text

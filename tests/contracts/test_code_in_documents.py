@@ -12,11 +12,13 @@ import anthropic
 import httpx2
 import pytest
 from django.core.asgi import get_asgi_application
+from pytest_django import Settings
 
 from agentmemory.models import Agent, Memory, Message
 from agentmemory.services import tokens
+from sessions_exec.services import webhooks
 from tests.factories import AgentFactory
-from tests.support import serving
+from tests.support import receivers, serving
 from tests.support.model_server import ModelServer, Recorded, Reply
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -99,3 +101,18 @@ def test_the_memory_tool_in_the_sdks_tool_runner(
     assert "does not exist" in str(failed["content"])
     assert "Never twice, we said." in capsys.readouterr().out
     assert Memory.objects.get().owner == ada
+
+
+def test_the_check_of_a_webhooks_signature(settings: Settings, ada: Agent) -> None:
+    settings.AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES = True
+    names: dict[str, Any] = {}
+    exec(code("webhooks.md", address="", agent=ada), names)
+    with receivers.receiver() as there:
+        asked = {"operator": "olga", "reason": "to be told"}
+        opened = webhooks.create(space=ada.space, name="w", url=there.url, events=["pass.failed"], **asked)
+        webhooks.try_out(webhook_id=opened.webhook.pk, **asked)
+        (got,) = there.got
+    genuine = names["is_genuine"]
+    assert genuine(opened.secret, got.headers, got.body)
+    assert not genuine(opened.secret, got.headers, got.body + b" ")
+    assert not genuine(opened.secret, {**got.headers, "webhook-timestamp": "1700000000"}, got.body)

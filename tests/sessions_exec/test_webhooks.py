@@ -18,7 +18,7 @@ from pytest_django import Settings
 from agentmemory import authorship
 from agentmemory.errors import Invalid
 from agentmemory.models import Activity, Agent
-from agentmemory.services import erasing, transcripts
+from agentmemory.services import erasing
 from sessions_exec import faults, queue
 from sessions_exec.models import Delivery, Webhook
 from sessions_exec.models.webhooks import Event
@@ -348,7 +348,7 @@ def test_other_tasks_that_wait_have_their_turn(agent: Agent, there: Receiver) ->
 
 def test_a_purge_takes_what_names_the_session_out_of_what_waits_and_was_told(agent: Agent, there: Receiver) -> None:
     opened(agent, there.url)
-    session, _ = transcripts.adopt(agent=agent, name="s1")
+    session = SessionFactory.create(agent=agent, name="s1")
     happens(agent, session="s1")
     happens(agent, session="s2")
     with transaction.atomic(), authorship.purging():
