@@ -47,7 +47,7 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
         ),
     )
     empty_line = "No webhook was told of anything yet."
-    list_display = ("what", "whose", "stated", "tries", "answer", "next_try", "at", "row_acts")
+    list_display = ("event", "whose", "stated", "answer", "next_try", "at", "row_acts")
     list_select_related = ("webhook__space",)
     ordering = ("-id",)
     list_filter = (
@@ -56,7 +56,7 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
         filters.word("webhook", "webhook__name"),
         filters.word("space", "webhook__space__slug"),
     )
-    fields = ("what", "whose", "stated", "tries", "answer", "next_try", "at", "sent")
+    fields = ("what", "whose", "stated", "answer", "next_try", "at", "sent")
     readonly_fields = fields
     change_form_outer_before_template = "console/acts_before.html"
 
@@ -67,8 +67,10 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         row = self.get_object(request, object_id)
-        acts = self.act_links(row, request) if row else []
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
+        about = {"original": links.Named(row, row.receivers_id), "acts": self.act_links(row, request)} if row else {}
+        return super().change_view(
+            request, object_id, form_url, {"title": "Delivery", **about, **(extra_context or {})}
+        )
 
     @admin.display(description="Event")
     def what(self, row: Delivery) -> SafeString:
@@ -83,15 +85,12 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
     def stated(self, row: Delivery) -> SafeString:
         return labels.label({"pending": "waits"}.get(row.state, row.state))
 
-    @admin.display(description="Attempts")
-    def tries(self, row: Delivery) -> str:
-        return figures.number(row.attempts)
-
     @admin.display(description="Last answer")
-    def answer(self, row: Delivery) -> str:
+    def answer(self, row: Delivery) -> SafeString | str:
         if row.seconds is None:
             return figures.NONE
-        return f"{row.error or row.status} ({row.seconds:.2g} s)"
+        tries = "1 attempt" if row.attempts == 1 else f"{row.attempts} attempts"
+        return labels.lines(row.error or f"answered {row.status}", f"{tries}, the last took {row.seconds:.2g} s")
 
     @admin.display(description="Next try")
     def next_try(self, row: Delivery) -> SafeString:

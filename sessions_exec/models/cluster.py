@@ -58,6 +58,7 @@ class Tick(models.Model):
     outcome = models.CharField(max_length=500, blank=True, default="")
 
     class Meta:
+        verbose_name_plural = "schedules"
         ordering = ["name"]
 
     def __str__(self) -> str:

@@ -61,6 +61,7 @@ class Claimed:
     url: str
     body: bytes
     headers: dict[str, str]
+    last: bool
 
 
 def dispatch() -> str:
@@ -89,7 +90,7 @@ def try_out(*, webhook_id: int) -> Delivery:
             webhook=webhook,
             event=TEST,
             body=announcing.body(webhook, TEST, {"webhook": webhook.pk}),
-            attempts=len(WAITS) + 1,
+            attempts=1,
             next_attempt_at=timezone.now() + timedelta(seconds=CLAIM),
         )
     claimed = _claimed(webhook, delivery)
@@ -187,6 +188,7 @@ def _claimed(webhook: Webhook, delivery: Delivery) -> Claimed:
         attempt=delivery.attempts,
         url=webhook.url,
         body=body,
+        last=delivery.attempts > len(WAITS) or delivery.event == TEST,
         headers=signing.headers(
             message=delivery.receivers_id, at=int(now.timestamp()), body=body, salts=[webhook.salt, *old]
         ),
@@ -224,7 +226,7 @@ def _settle(claimed: Claimed, answer: posting.Answer) -> None:
 def _outcome(claimed: Claimed, answer: posting.Answer, now: datetime) -> dict[str, Any]:
     if answer.taken:
         return {"state": Delivery.State.DELIVERED, "next_attempt_at": None, "ended_at": now}
-    if claimed.attempt > len(WAITS):
+    if claimed.last:
         return {"state": Delivery.State.FAILED, "next_attempt_at": None, "ended_at": now}
     seconds = max(WAITS[claimed.attempt - 1], min(answer.retry_after, WAITS[-1]))
     return {"next_attempt_at": now + timedelta(seconds=seconds)}
