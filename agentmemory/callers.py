@@ -19,6 +19,7 @@ class Caller:
     agent: Agent | None = None
     name: str = ""
     token_id: int | None = None
+    calls_per_minute: int | None = None
 
     @property
     def author(self) -> Author:

@@ -209,7 +209,7 @@ def _authenticate(header: bytes) -> Caller | None:
     try:
         caller = tokens.authenticate(token.strip()) if kind.lower() == "bearer" else None
         if caller is not None and caller.token_id is not None:
-            rates.count(caller.token_id)
+            rates.count(caller.token_id, caller.calls_per_minute)
         return caller
     finally:
         connections.close_all()

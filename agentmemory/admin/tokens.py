@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
@@ -18,11 +19,12 @@ from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin.base import ConsoleList
 from agentmemory.authorship import Author
 from agentmemory.console import figures, labels
 from agentmemory.errors import Invalid
 from agentmemory.models import Agent, Space, Token
-from agentmemory.services import records, tokens
+from agentmemory.services import rates, records, tokens
 
 
 class IssueForm(AskForm):
@@ -35,6 +37,10 @@ class IssueForm(AskForm):
     name = forms.CharField(required=False, max_length=200, help_text="What it is for, to find it again.")
     expires_at = forms.DateTimeField(
         required=False, label="Expires", help_text="UTC, as 2027-01-31 12:00; empty: never."
+    )
+
+    calls_per_minute = forms.IntegerField(
+        required=False, min_value=0, label="Calls a minute", help_text="0: no limit; empty: the installation's setting."
     )
 
     def clean(self) -> dict[str, Any]:
@@ -69,6 +75,35 @@ def _revoke(token: Token, asked: Asked) -> str:
     return f"{token} is worthless from now on."
 
 
+class LimitForm(AskForm):
+    """How many calls it may make."""
+
+    calls_per_minute = forms.IntegerField(
+        required=False, min_value=0, label="Calls a minute", help_text="0: no limit; empty: the installation's setting."
+    )
+
+
+def _limit(token: Token, asked: Asked) -> str:
+    calls = asked.values["calls_per_minute"]
+    run = partial(tokens.limit, token_id=token.pk, calls_per_minute=calls)
+    told = {"calls_per_minute": "the installation's" if calls is None else calls}
+    who = str(asked.author)
+    records.acted("limit", run, who=who, target=token, reason=asked.reason, space=token.space, detail=told)
+    return f"{token} has another limit from the next minute on."
+
+
+class _CountedList(ConsoleList):
+    """What a page's tokens used is counted together, not one by one."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows: list[Any] = list(self.result_list)
+        found = rates.standings({token.pk: token.calls_per_minute for token in rows})
+        for token in rows:
+            token.standing = found[token.pk]
+        self.result_list = rows
+
+
 def _issue(operator: str, asked: dict[str, Any]) -> tokens.Issued:
     """A new token, on record with who issued it and why."""
     values = {name: value for name, value in asked.items() if name != "reason"}
@@ -86,6 +121,14 @@ def _issue(operator: str, asked: dict[str, Any]) -> tokens.Issued:
 class TokenAdmin(ActingAdmin[Token]):
     acts: ClassVar[Sequence[Act]] = (
         Act(
+            name="limit",
+            label="Limit calls",
+            explains="Sets how many calls it may make in a minute, over all web processes together.",
+            run=_limit,
+            form=LimitForm,
+            offered=lambda token: token.revoked_at is None,
+        ),
+        Act(
             name="revoke",
             label="Revoke",
             explains="Makes the token worthless from now on.",
@@ -97,11 +140,11 @@ class TokenAdmin(ActingAdmin[Token]):
         ),
     )
     empty_line = "No token yet: issue one, and give it to a client."
-    list_display = ("prefix", "name", "acts_as", "space", "state", "last_used", "expires", "row_acts")
+    list_display = ("prefix", "name", "acts_as", "space", "state", "calls", "last_used", "expires", "row_acts")
     list_select_related = ("space", "agent")
     search_fields = ("prefix", "name")
     list_filter = (StateFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
-    fields = ("prefix", "name", "acts_as", "space", "state", "last_used", "expires", "made")
+    fields = ("prefix", "name", "acts_as", "space", "state", "calls", "last_used", "expires", "made")
     readonly_fields = fields
     change_form_outer_before_template = "console/acts_before.html"
 
@@ -147,6 +190,17 @@ class TokenAdmin(ActingAdmin[Token]):
             return labels.label("revoked")
         return labels.label("expired" if token.expires_at and token.expires_at <= timezone.now() else "active")
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _CountedList
+
+    @admin.display(description="Calls this minute")
+    def calls(self, token: Any) -> SafeString:
+        found = getattr(token, "standing", None) or rates.standings({token.pk: token.calls_per_minute})[token.pk]
+        own = "its own" if token.calls_per_minute is not None else "the installation's"
+        limit = "no limit" if found.limit is None else f"of {figures.number(found.limit)}, {own}"
+        refused = f", at least {figures.number(found.refused)} refused in a day" if found.refused else ""
+        return labels.lines(f"up to {figures.number(found.taken)}" if found.taken else "none", limit + refused)
+
     @admin.display(description="Last used", ordering="last_used_at")
     def last_used(self, token: Token) -> SafeString:
         return figures.when(token.last_used_at, never="never")
@@ -161,4 +215,4 @@ class TokenAdmin(ActingAdmin[Token]):
 
     @admin.display(description="Actions")
     def row_acts(self, token: Token) -> SafeString | str:
-        return self.row_links(token, "revoke")
+        return self.row_links(token, "limit", "revoke")

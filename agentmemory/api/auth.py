@@ -18,7 +18,7 @@ class TokenAuth(HttpBearer):
     def authenticate(self, request: HttpRequest, token: str) -> Caller | None:
         caller = tokens.authenticate(token.strip())
         if caller is not None and caller.token_id is not None:
-            rates.count(caller.token_id)
+            rates.count(caller.token_id, caller.calls_per_minute)
         return caller
 
 

@@ -14,6 +14,7 @@ class CallWindow(models.Model):
     token = models.ForeignKey(Token, on_delete=models.CASCADE, related_name="+")
     minute = models.BigIntegerField()
     taken = models.IntegerField()
+    refused = models.IntegerField(default=0, db_default=0, help_text="Calls over the limit: at least half of them.")
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["token", "minute"], name="call_window_unique")]

@@ -159,6 +159,9 @@ class Token(models.Model):
     prefix = models.CharField(max_length=20, unique=True, editable=False)
     digest = models.CharField(max_length=64, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
+    calls_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Calls in a minute; 0: no limit; empty: the installation's setting."
+    )
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     revoked_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

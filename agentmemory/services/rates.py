@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import F, Q, Sum
 
 from agentmemory.errors import TooManyCalls
 from agentmemory.models import CallWindow
 
 MINUTE = 60
+KEPT_MINUTES = 24 * 60
+"""For how long it is told how many calls were refused."""
 PORTIONS = 50
 """Portions that a minute's calls are taken in."""
 
@@ -34,18 +37,28 @@ class _Permits:
     minute: int
     left: int
     exhausted: bool = False
+    refused: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a token stands to its limit: nothing is no limit. `taken` may be some permits that are not used yet."""
+
+    limit: int | None
+    taken: int = 0
+    refused: int = 0
 
 
 _lock = threading.Lock()
 _permits: dict[int, _Permits] = {}
 
 
-def count(token_id: int) -> None:
-    """Count one call of a token. Raises `TooManyCalls`; after that nothing asks the database until the minute is over.
+def count(token_id: int, own_limit: int | None = None) -> None:
+    """Count one call of a token. Raises `TooManyCalls`; after that hardly anything asks the database in this minute.
 
-    `AGENTMEMORY_RATE_LIMIT` 0 counts nothing.
+    `own_limit` is the token's, in place of `AGENTMEMORY_RATE_LIMIT`; 0 counts nothing.
     """
-    limit: int = settings.AGENTMEMORY_RATE_LIMIT
+    limit: int = settings.AGENTMEMORY_RATE_LIMIT if own_limit is None else own_limit
     if not limit:
         return
     now = time.time()
@@ -58,12 +71,30 @@ def count(token_id: int) -> None:
         permits.left += granted
         permits.exhausted = granted == 0
     if not _dealt(token_id, minute):
-        raise TooManyCalls(max(1, math.ceil((minute + 1) * MINUTE - now)))
+        raise _refusal(token_id, minute)
+
+
+def standings(limits: dict[int, int | None]) -> dict[int, Standing]:
+    """How tokens stand, given their own limits: permits taken in this minute, and calls refused in the last day."""
+    minute = int(time.time() // MINUTE)
+    rows = CallWindow.objects.filter(token__in=limits, minute__gte=minute - KEPT_MINUTES).order_by()
+    now, over = Sum("taken", filter=Q(minute=minute), default=0), Sum("refused", default=0)
+    found = {row["token"]: (row["now"], row["over"]) for row in rows.values("token").annotate(now=now, over=over)}
+    return {
+        token_id: Standing(
+            limit=(settings.AGENTMEMORY_RATE_LIMIT if own is None else own) or None,
+            taken=found.get(token_id, (0, 0))[0],
+            refused=found.get(token_id, (0, 0))[1],
+        )
+        for token_id, own in limits.items()
+    }
 
 
 def forget_old() -> int:
-    """Delete the windows that are over. Returns how many there were."""
-    return CallWindow.objects.filter(minute__lt=int(time.time() // MINUTE) - 1).delete()[0]
+    """Delete the windows that are over; those with refused calls a day later. Returns how many there were."""
+    minute = int(time.time() // MINUTE)
+    over = Q(minute__lt=minute - 1, refused=0) | Q(minute__lt=minute - KEPT_MINUTES)
+    return CallWindow.objects.filter(over).delete()[0]
 
 
 def _dealt(token_id: int, minute: int) -> bool:
@@ -73,9 +104,20 @@ def _dealt(token_id: int, minute: int) -> bool:
         if permits.left > 0:
             permits.left -= 1
             return True
-        if permits.exhausted:
-            raise TooManyCalls(max(1, math.ceil((minute + 1) * MINUTE - time.time())))
-        return False
+        if not permits.exhausted:
+            return False
+    raise _refusal(token_id, minute)
+
+
+def _refusal(token_id: int, minute: int) -> TooManyCalls:
+    """Note a call that is refused. The number is written when it has doubled: a flood of them is no flood of writes."""
+    with _lock:
+        permits = _of(token_id, minute)
+        permits.refused += 1
+        refused = permits.refused
+    if refused & (refused - 1) == 0:
+        CallWindow.objects.filter(token=token_id, minute=minute).update(refused=F("refused") + (refused - refused // 2))
+    return TooManyCalls(max(1, math.ceil((minute + 1) * MINUTE - time.time())))
 
 
 def _of(token_id: int, minute: int) -> _Permits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,17 @@ from django.utils import timezone
 
 from agentmemory import authorship, speech
 from agentmemory.authorship import Author
-from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, MessageEdge, Session
+from agentmemory.models import (
+    Agent,
+    Consolidation,
+    Memory,
+    MemoryEvent,
+    MemorySource,
+    Message,
+    MessageEdge,
+    Session,
+    StoredAnswer,
+)
 from agentmemory.services import redaction
 
 ROWS_AT_ONCE = 500
@@ -24,6 +35,8 @@ class Place:
 
     model: type[models.Model]
     columns: Sequence[str]
+    encoded: bool = False
+    """Whether they hold JSON, or text, as bytes."""
 
 
 PLACES = [
@@ -35,6 +48,8 @@ PLACES = [
     Place(model=MemorySource, columns=("quote",)),
     Place(model=MemoryEvent, columns=("key", "content", "context", "tags")),
     Place(model=Consolidation, columns=("tags_added", "reason", "undone_reason")),
+    # What was answered to calls that may come again: for a day, with what is in it.
+    Place(model=StoredAnswer, columns=("body",), encoded=True),
 ]
 """Apps further left add theirs when they are ready: they know this app, and it knows none of them."""
 
@@ -74,15 +89,29 @@ def _redact_batch(place: Place, rows: Sequence[Any], counts: Counter[str], *, au
         for row in rows:
             changes: dict[str, Any] = {}
             for column in place.columns:
-                clean = redaction.redact(getattr(row, column))
+                value = getattr(row, column)
+                clean = redaction.redact(_decoded(value) if place.encoded else value)
                 if clean.counts:
                     counts.update(clean.counts)
-                    changes[column] = clean.value
+                    changes[column] = _encoded(clean.value) if place.encoded else clean.value
             if changes and not dry_run:
                 # Only over what was read: somebody may have written meanwhile, and the next run sees that.
                 as_read = {column: getattr(row, column) for column in changes}
                 same = place.model._default_manager.filter(pk=row.pk, **as_read)
                 same.update(**changes, **_derived(row, changes))
+
+
+def _decoded(value: bytes | memoryview) -> Any:
+    """The JSON that bytes hold, or else their text."""
+    text = bytes(value).decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _encoded(value: Any) -> bytes:
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
 def _derived(row: Any, changes: dict[str, Any]) -> dict[str, Any]:

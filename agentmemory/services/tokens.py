@@ -30,7 +30,14 @@ class Issued:
     plain: str
 
 
-def issue(*, space: Space, agent: Agent | None = None, name: str = "", expires_at: datetime | None = None) -> Issued:
+def issue(
+    *,
+    space: Space,
+    agent: Agent | None = None,
+    name: str = "",
+    expires_at: datetime | None = None,
+    calls_per_minute: int | None = None,
+) -> Issued:
     """Make a token for an agent, or without one for the whole space. Raises `Invalid` across spaces."""
     if agent is not None and agent.space_id != space.pk:
         raise Invalid("The agent belongs to another space.", field="agent")
@@ -39,7 +46,13 @@ def issue(*, space: Space, agent: Agent | None = None, name: str = "", expires_a
     prefix = "".join(secrets.choice(_ALPHABET) for _ in range(8))
     plain = f"amt_{prefix}_{secrets.token_urlsafe(32)}"
     token = Token.objects.create(
-        space=space, agent=agent, name=name, prefix=prefix, digest=_digest(plain), expires_at=expires_at
+        space=space,
+        agent=agent,
+        name=name,
+        prefix=prefix,
+        digest=_digest(plain),
+        expires_at=expires_at,
+        calls_per_minute=calls_per_minute,
     )
     return Issued(token=token, plain=plain)
 
@@ -54,12 +67,26 @@ def authenticate(plain: str) -> Caller | None:
     if not hmac.compare_digest(token.digest if token else _NOBODY, _digest(plain)) or token is None:
         return None
     Token.objects.touch(token.pk)
-    return Caller(space=token.space, agent=token.agent, name=token.name or token.prefix, token_id=token.pk)
+    return Caller(
+        space=token.space,
+        agent=token.agent,
+        name=token.name or token.prefix,
+        token_id=token.pk,
+        calls_per_minute=token.calls_per_minute,
+    )
 
 
 def revoke(*, token_id: int) -> None:
     """Make a token worthless from now on. Revoking twice keeps the first time."""
     Token.objects.filter(pk=token_id, revoked_at__isnull=True).update(revoked_at=timezone.now())
+
+
+def limit(*, token_id: int, calls_per_minute: int | None) -> None:
+    """Set how many calls it may make in a minute: 0 is no limit, nothing is the installation's setting.
+
+    Processes that have permits of the running minute left use them up first.
+    """
+    Token.objects.filter(pk=token_id).update(calls_per_minute=calls_per_minute)
 
 
 def _digest(plain: str) -> str:

@@ -10,6 +10,7 @@ from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from agentmemory.api import problems
+from agentmemory.callers import Caller
 from agentmemory.errors import Invalid, TooManyCalls
 from agentmemory.services import rates, repeats, tokens
 from config.api.middleware import PREFIX
@@ -29,12 +30,12 @@ class RepeatMiddleware:
             return self.get_response(request)
         if not _KEY.match(key):
             return problems.invalid("1 to 255 printable characters of ASCII.", field="header.Idempotency-Key")
-        token_id, digest = _token(request), _digest(request)
-        if token_id is None or digest is None:
+        caller, digest = _caller(request), _digest(request)
+        if caller is None or caller.token_id is None or digest is None:
             return self.get_response(request)
-        return self._once(request, token_id=token_id, key=key, digest=digest)
+        return self._once(request, caller, token_id=caller.token_id, key=key, digest=digest)
 
-    def _once(self, request: HttpRequest, *, token_id: int, key: str, digest: str) -> HttpResponseBase:
+    def _once(self, request: HttpRequest, caller: Caller, *, token_id: int, key: str, digest: str) -> HttpResponseBase:
         given: list[HttpResponseBase] = []
 
         def act() -> repeats.Answer:
@@ -49,7 +50,7 @@ class RepeatMiddleware:
             answer, again = repeats.once(token_id=token_id, key=key, digest=digest, act=act)
             if not again:
                 return given[-1]
-            rates.count(token_id)
+            rates.count(token_id, caller.calls_per_minute)
         except Invalid as error:
             return problems.invalid(str(error), field=error.field)
         except TooManyCalls as error:
@@ -58,10 +59,9 @@ class RepeatMiddleware:
         return HttpResponse(answer.body, status=answer.status, content_type=answer.content_type, headers=headers)
 
 
-def _token(request: HttpRequest) -> int | None:
+def _caller(request: HttpRequest) -> Caller | None:
     kind, _, plain = request.headers.get("Authorization", "").partition(" ")
-    caller = tokens.authenticate(plain.strip()) if kind.lower() == "bearer" else None
-    return caller.token_id if caller else None
+    return tokens.authenticate(plain.strip()) if kind.lower() == "bearer" else None
 
 
 def _digest(request: HttpRequest) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -13,8 +14,19 @@ from django.urls import reverse
 
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
-from agentmemory.models import Activity, Agent, Memory, MemoryAccess, MemoryEvent, MemorySource, Message, Session, Token
-from agentmemory.services import curation, memories, removals, sessions, transcripts
+from agentmemory.models import (
+    Activity,
+    Agent,
+    CallWindow,
+    Memory,
+    MemoryAccess,
+    MemoryEvent,
+    MemorySource,
+    Message,
+    Session,
+    Token,
+)
+from agentmemory.services import curation, memories, removals, sessions, tokens, transcripts
 from tests.factories import AgentFactory, ProviderFactory
 
 pytestmark = pytest.mark.django_db
@@ -560,3 +572,18 @@ def test_m6_a_query_can_be_tried_and_counts_no_use(operator: Client, agent: Agen
     assert "Not among the first" in missed
     assert HOSTILE not in missed
     assert not MemoryAccess.objects.exists()
+
+
+def test_a_tokens_limit_its_use_and_its_refusals_are_shown_and_the_limit_is_set(operator: Client, agent: Agent) -> None:
+    token = tokens.issue(space=agent.space, agent=agent).token
+    url = page("agentmemory_token_act", "limit") + f"?ids={token.pk}"
+    operator.post(url, {"calls_per_minute": "7", "reason": "too eager"})
+    token.refresh_from_db()
+    assert token.calls_per_minute == 7
+    assert Activity.objects.get(act="limit").detail == {"calls_per_minute": 7}
+    CallWindow.objects.create(token=token, minute=int(time.time() // 60), taken=5, refused=4)
+    text = operator.get(page("agentmemory_token_changelist")).content.decode()
+    assert "of 7, its own, at least 4 refused in a day" in text
+    operator.post(url, {"calls_per_minute": "", "reason": "as the others"})
+    token.refresh_from_db()
+    assert token.calls_per_minute is None

@@ -10,8 +10,8 @@ from django.db import DatabaseError, transaction
 
 from agentmemory import authorship
 from agentmemory.authorship import Author
-from agentmemory.models import Memory, MemoryEvent, Message
-from agentmemory.services import stored_secrets
+from agentmemory.models import Memory, MemoryEvent, Message, StoredAnswer
+from agentmemory.services import stored_secrets, tokens
 from tests.factories import MemoryFactory, MessageFactory
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +49,22 @@ def test_d13_a_dry_run_tells_the_kinds_and_changes_nothing(stored: Memory, capsy
     told = capsys.readouterr().out
     assert "would be replaced" in told
     assert SECRET not in told
+
+
+def test_d13_answers_that_are_kept_for_calls_that_come_again_are_redacted(stored: Memory) -> None:
+    token = tokens.issue(space=stored.space).token
+    kept = {"token": token, "digest": "0" * 64, "status": 200}
+    StoredAnswer.objects.create(
+        **kept, key="json", body=json.dumps({"items": [{"content": f"It is {SECRET}."}]}).encode()
+    )
+    StoredAnswer.objects.create(**kept, key="text", body=f"not JSON: {SECRET}".encode())
+    StoredAnswer.objects.create(**kept, key="none", body=b"\xff{}")
+    assert "stored answers" in stored_secrets.redact(author=OPERATOR)
+    bodies = {row.key: bytes(row.body) for row in StoredAnswer.objects.all()}
+    assert SECRET.encode() not in b"".join(bodies.values())
+    assert json.loads(bodies["json"])["items"][0]["content"].startswith("It is [redacted:")
+    assert bodies["none"] == b"\xff{}"
+    assert stored_secrets.redact(author=OPERATOR) == {}
 
 
 def test_m5_the_history_refuses_a_change_that_is_no_redaction(stored: Memory) -> None:

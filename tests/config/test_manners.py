@@ -20,7 +20,7 @@ from django.utils import timezone
 from agentmemory.authorship import Author
 from agentmemory.errors import TooManyCalls
 from agentmemory.models import CallWindow, Memory, Message, StoredAnswer, Token
-from agentmemory.services import purging, rates, upkeep
+from agentmemory.services import purging, rates, tokens, upkeep
 from sessions_exec.models import Input
 from tests.factories import AgentFactory
 from tests.support.clients import Api, of_agent, user
@@ -87,7 +87,9 @@ def test_one_process_alone_has_all_of_them(api: Api, settings: Any, at: list[flo
         rates.count(token)
 
 
-def test_no_row_is_written_a_call_and_a_refusal_asks_nothing(api: Api, settings: Any, at: list[float]) -> None:
+def test_no_row_is_written_a_call_and_refusals_are_noted_as_they_double(
+    api: Api, settings: Any, at: list[float]
+) -> None:
     settings.AGENTMEMORY_RATE_LIMIT = 500
     token = Token.objects.get().pk
     with CaptureQueriesContext(connection) as queries:
@@ -96,7 +98,31 @@ def test_no_row_is_written_a_call_and_a_refusal_asks_nothing(api: Api, settings:
         for _ in range(20):
             with pytest.raises(TooManyCalls):
                 rates.count(token)
-    assert len(queries) == rates.PORTIONS + 1
+    # The portions, the one that was not there, and the notes of the 1st, 2nd, 4th, 8th and 16th refusal.
+    assert len(queries) == rates.PORTIONS + 1 + 5
+    assert rates.standings({token: None}) == {token: rates.Standing(limit=500, taken=500, refused=16)}
+
+
+def test_a_token_may_have_a_limit_of_its_own(api: Api, other: Api, settings: Any, at: list[float]) -> None:
+    settings.AGENTMEMORY_RATE_LIMIT = 1
+    token = Token.objects.earliest("pk")
+    tokens.limit(token_id=token.pk, calls_per_minute=2)
+    assert [api.get("/memories").status for _ in range(3)] == [200, 200, 429]
+    tokens.limit(token_id=token.pk, calls_per_minute=0)
+    assert [api.get("/memories").status for _ in range(3)] == [200, 200, 200]
+    assert other.get("/memories").status == 200
+    assert other.get("/memories").status == 429
+    assert rates.standings({token.pk: 0})[token.pk].limit is None
+
+
+def test_a_limit_of_its_own_holds_for_answers_that_are_given_again(api: Api, at: list[float]) -> None:
+    tokens.limit(token_id=Token.objects.get().pk, calls_per_minute=2)
+    api.put("/sessions/s1", {})
+
+    def push() -> int:
+        return api.post("/sessions/s1/distill", Idempotency_Key="k").status
+
+    assert [push(), push()] == [202, 429]
 
 
 def test_without_a_limit_nothing_is_counted(api: Api, settings: Any, at: list[float]) -> None:
@@ -109,6 +135,15 @@ def test_minutes_that_are_over_are_forgotten(api: Api, settings: Any, at: list[f
     settings.AGENTMEMORY_RATE_LIMIT = 10
     api.get("/memories")
     at[0] += 3 * rates.MINUTE
+    assert rates.forget_old() == 1
+
+
+def test_refused_calls_are_told_for_a_day(api: Api, settings: Any, at: list[float]) -> None:
+    settings.AGENTMEMORY_RATE_LIMIT = 1
+    assert [api.get("/memories").status, api.get("/memories").status] == [200, 429]
+    at[0] += 3 * rates.MINUTE
+    assert rates.forget_old() == 0
+    at[0] += 24 * 60 * rates.MINUTE
     assert rates.forget_old() == 1
 
 
