@@ -53,3 +53,13 @@ class TooManyCalls(AgentMemoryError):
     def __init__(self, retry_after: int) -> None:
         super().__init__("This token has made its calls of this minute.")
         self.retry_after = retry_after
+
+
+class TooManyTries(AgentMemoryError):
+    """Somebody has tried to sign in too often. `retry_after`: seconds until the next try."""
+
+    permanent = False
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("There were too many tries to sign in.")
+        self.retry_after = retry_after

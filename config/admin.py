@@ -33,7 +33,12 @@ _WHY: tuple[None, dict[str, Any]] = (None, {"fields": ("reason",)})
 
 
 class UserForm(ReasonForm, UserChangeForm):  # type: ignore[misc]
-    """An account, and the line that says why it is as it is."""
+    """An account, and the line that says why it is as it is. Its password is set by an act."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "password" in self.fields:
+            self.fields["password"].help_text = "It is kept as a hash: nobody can read it."
 
 
 class NewUserForm(ReasonForm, UserCreationForm):  # type: ignore[misc]
@@ -143,7 +148,15 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
     )
     form = UserForm
     add_form = NewUserForm
-    fieldsets = (*auth_admin.UserAdmin.fieldsets, _WHY)  # type: ignore[misc, arg-type]
+    # Rights come from groups, so that a page tells who may what.
+    fieldsets: ClassVar[Any] = (
+        (None, {"fields": ("username", "password")}),
+        ("Who", {"fields": ("first_name", "last_name", "email")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
+        ("When", {"fields": ("last_login", "date_joined")}),
+        _WHY,
+    )
+    filter_horizontal = ()
     add_fieldsets = ((None, {"classes": ("wide",), "fields": ("username", "password1", "password2", "reason")}),)
     list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
 
@@ -170,6 +183,7 @@ class GroupAdmin(auth_admin.GroupAdmin, AccountsAdmin):
     )
     form = ReasonForm
     fields = ("name", "permissions", "reason")
+    filter_horizontal = ()
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may_act(request) and (obj is None or obj.name not in groups.ROLES)

@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from config import bodies, embedded, entry
+from config import bodies, embedded, entry, requests
 from config.bodies import Receive, Scope, Send
 
 # Static files are small and read whole: nothing is gained by reading them in a coroutine.
@@ -25,7 +25,7 @@ from agentmemory import mcp  # noqa: E402  (needs the apps, which are loaded by 
 mcp_application = mcp.TokenGate(mcp.application(path=MCP_PATH, hosts=settings.ALLOWED_HOSTS))
 
 
-async def application(scope: Scope, receive: Receive, send: Send) -> None:
+async def _application(scope: Scope, receive: Receive, send: Send) -> None:
     """The tools' path and the server's own start and end belong to the tools; every other request is Django's."""
     if scope["type"] == "lifespan":
         await mcp_application(scope, receive, _releasing(send))
@@ -33,6 +33,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await mcp_application({**scope, "path": MCP_PATH, "raw_path": MCP_PATH.encode()}, receive, send)
     else:
         await django_application(scope, receive, send)
+
+
+application = requests.identified(_application)
 
 
 def _releasing(send: Send) -> Send:

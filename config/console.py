@@ -19,6 +19,11 @@ def _static(name: str) -> Callable[[HttpRequest], str]:
     return found
 
 
+def without_inline_styles(request: HttpRequest) -> dict[str, Any]:
+    """unfold would write its colours into each page, which the policy forbids: they are a file (`colours.css`)."""
+    return {"colors": None}
+
+
 UNFOLD: dict[str, Any] = {
     "SITE_TITLE": "Agent Memory",
     "SITE_HEADER": "Agent Memory",
@@ -27,7 +32,10 @@ UNFOLD: dict[str, Any] = {
     "SITE_URL": None,
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,
-    "STYLES": [_static("console/console.css")],
+    "LOGIN": {"form": "config.logins.LoginForm"},
+    "STYLES": [_static("console/colours.css"), _static("console/console.css")],
+    "SCRIPTS": [_static("console/quiet.js")],
+    "GLOBAL_CALLBACK": "config.console.without_inline_styles",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("console/favicon.svg")}],
     "DASHBOARD_CALLBACK": "config.dashboard.start",
     "TABS": "config.navigation.tabs",
@@ -36,22 +44,5 @@ UNFOLD: dict[str, Any] = {
         "command_search": True,
         "show_all_applications": False,
         "navigation": "config.navigation.sidebar",
-    },
-    "BORDER_RADIUS": "6px",
-    "COLORS": {
-        # Teal: none of the colours of state.
-        "primary": {
-            "50": "oklch(98.4% .014 200)",
-            "100": "oklch(95.3% .036 200)",
-            "200": "oklch(91% .065 200)",
-            "300": "oklch(85% .09 202)",
-            "400": "oklch(76% .11 205)",
-            "500": "oklch(66% .11 208)",
-            "600": "oklch(56% .1 212)",
-            "700": "oklch(48% .085 214)",
-            "800": "oklch(41% .07 216)",
-            "900": "oklch(36% .06 218)",
-            "950": "oklch(28% .05 220)",
-        },
     },
 }

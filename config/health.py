@@ -78,7 +78,8 @@ def progress() -> str | None:
         return None
     if _coordinator_is_silent(now, patience + _slack()):
         return "the coordinator has not looked for due work for three cadences: see the schedules in `doctor`"
-    return f"session {stuck.session.name} has been due since {stuck.due_since:%Y-%m-%d %H:%M} UTC and nothing was done"
+    # Anybody may ask: sessions are named in the console and by `doctor`.
+    return f"a session has been due since {stuck.due_since:%Y-%m-%d %H:%M} UTC and nothing was done"
 
 
 def oldest_waiting(space: Space | None = None) -> Waiting | None:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from agentmemory import tracing
+
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action", "color_message"}
 # These put paths, and with them memory keys and search words, into their messages: only the template is kept.
 TEMPLATE_ONLY = ("django.request", "django.security", "django.server", "uvicorn.access")
@@ -30,7 +32,8 @@ def _frames(record: logging.LogRecord) -> list[str]:
 
 
 class JsonFormatter(logging.Formatter):
-    """Keys: `time`, `level`, `logger`, `action`, `message`, then the scalar values given as `extra`."""
+    """Keys: `time`, `level`, `logger`, `action`, `message`, `request_id` within a request, then the scalar values given
+    as `extra`."""
 
     def format(self, record: logging.LogRecord) -> str:
         hidden = record.name.startswith(TEMPLATE_ONLY)
@@ -41,6 +44,8 @@ class JsonFormatter(logging.Formatter):
             "action": getattr(record, "action", None),
             "message": str(record.msg) if hidden else record.getMessage(),
         }
+        if request := tracing.current():
+            line["request_id"] = request
         for name, value in vars(record).items():
             if name not in STANDARD and (kept := _scalar(value)) is not None:
                 line[name] = kept

@@ -127,6 +127,12 @@ GROUPS: tuple[tuple[str, tuple[Item, ...]], ...] = (
                 route="agentmemory_certificate",
                 needs="agentmemory.view_certificate",
             ),
+            Item(
+                title="Sign-ins",
+                icon="login",
+                route="agentmemory_logintries",
+                needs="agentmemory.view_logintries",
+            ),
             Item(title="Users", icon="person", route="auth_user", needs="auth.view_user"),
             Item(title="Groups", icon="group", route="auth_group", needs="auth.view_group"),
         ),

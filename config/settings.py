@@ -61,6 +61,17 @@ AGENTMEMORY_RATE_LIMIT = environment.integer("AGENTMEMORY_RATE_LIMIT", 60000)
 # service call into its own network.
 AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES = environment.boolean("AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES", False)
 
+# --- operators ---
+AGENTMEMORY_SESSION_AGE = environment.integer("AGENTMEMORY_SESSION_AGE", 43200, minimum=60)
+AGENTMEMORY_SESSION_IDLE: float = environment.seconds("AGENTMEMORY_SESSION_IDLE", 7200.0)
+# Tries to sign in of one account from one address, until the window that the first of them opened is over.
+AGENTMEMORY_LOGIN_TRIES = environment.integer("AGENTMEMORY_LOGIN_TRIES", 10, minimum=1)
+AGENTMEMORY_LOGIN_WINDOW: float = environment.seconds("AGENTMEMORY_LOGIN_WINDOW", 900.0)
+# Whose word about the client's address and the scheme is taken.
+AGENTMEMORY_PROXIES = environment.listing("AGENTMEMORY_PROXIES", ["127.0.0.1", "::1"])
+# What a scraper has to show at /metrics; without one there is nothing there.
+AGENTMEMORY_METRICS_TOKEN = environment.string("AGENTMEMORY_METRICS_TOKEN")
+
 # --- as a client of a server elsewhere (`mcp_stdio`) ---
 AGENTMEMORY_URL = environment.url("AGENTMEMORY_URL", "http://127.0.0.1:8000")
 AGENTMEMORY_TOKEN = environment.string("AGENTMEMORY_TOKEN")
@@ -171,7 +182,9 @@ INSTALLED_APPS = [
     "config",
 ]
 MIDDLEWARE = [
-    # Outermost: what any of the others answers is to be a problem document, too.
+    "config.requests.RequestIdMiddleware",
+    "config.policy.PolicyMiddleware",
+    # Outside of all others: what any of the others answers is to be a problem document, too.
     "config.api.middleware.ApiMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -179,6 +192,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "config.sessions.SessionLimitMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "pghistory.middleware.HistoryMiddleware",
@@ -228,9 +242,16 @@ STORAGES = {
 # --- security ---
 SESSION_COOKIE_SECURE = AGENTMEMORY_HTTPS
 CSRF_COOKIE_SECURE = AGENTMEMORY_HTTPS
+CSRF_COOKIE_HTTPONLY = True
+CSRF_COOKIE_SAMESITE = "Strict"
+SESSION_COOKIE_AGE = AGENTMEMORY_SESSION_AGE
+if AGENTMEMORY_HTTPS:
+    # No neighbour under the same domain can plant such a cookie, and none goes over plain http.
+    SESSION_COOKIE_NAME = "__Host-sessionid"
+    CSRF_COOKIE_NAME = "__Host-csrftoken"
 SECURE_SSL_REDIRECT = AGENTMEMORY_HTTPS
-# Probes come over plain http, from inside.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^progressz$"]
+# Probes and scrapers come over plain http, from inside.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^progressz$", r"^metrics$"]
 SECURE_HSTS_SECONDS = 31_536_000 if AGENTMEMORY_HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"

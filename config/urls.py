@@ -18,5 +18,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("progressz", views.progressz),
+    path("metrics", views.metrics),
     path("", RedirectView.as_view(pattern_name="admin:index")),
 ]

@@ -1,11 +1,14 @@
-"""The probes, which need no token: is the process up, may traffic come here, is the work done (D26)."""
+"""The probes, which need no token: is the process up, may traffic come here, is the work done (D26). And figures."""
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import DatabaseError
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils.crypto import constant_time_compare
 
 from config import health
+from config import metrics as figures
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
@@ -26,6 +29,19 @@ def progressz(request: HttpRequest) -> HttpResponse:
     except DatabaseError:
         line = "the database does not answer"
     return _plain(503, line) if line else _plain(200, "working")
+
+
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Figures for a scraper that shows the token of the settings. For everybody else there is nothing here."""
+    expected = settings.AGENTMEMORY_METRICS_TOKEN
+    shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if not expected or not constant_time_compare(shown, expected):
+        raise Http404
+    try:
+        text, media_type = figures.page(request.headers.get("Accept", ""))
+    except DatabaseError:
+        return _plain(503, "the database does not answer")
+    return HttpResponse(text, content_type=media_type, headers={"Cache-Control": "no-store"})
 
 
 def _plain(status: int, text: str) -> HttpResponse:

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from agentmemory.admin import activity, certificates, consolidations, memories, providers, sessions, spaces, tokens
+from agentmemory.admin import (
+    activity,
+    certificates,
+    consolidations,
+    logins,
+    memories,
+    providers,
+    sessions,
+    spaces,
+    tokens,
+)
 
-__all__ = ["activity", "certificates", "consolidations", "memories", "providers", "sessions", "spaces", "tokens"]
+__all__ = [
+    "activity",
+    "certificates",
+    "consolidations",
+    "logins",
+    "memories",
+    "providers",
+    "sessions",
+    "spaces",
+    "tokens",
+]

@@ -15,6 +15,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 
+from agentmemory import tracing
 from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, TooManyCalls, UidConflict, VersionMoved
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Problem(BaseModel):
     title: str
     status: int
     detail: str = ""
+    request_id: str = Field(default="", description="As in the header `X-Request-ID`, and in the log.")
     errors: list[Fault] | None = Field(default=None, description="For a validation failure: each thing wrong.")
 
 
@@ -65,6 +67,8 @@ def response(
         "detail": detail,
         **more,
     }
+    if request := tracing.current():
+        members["request_id"] = request
     if errors is not None:
         members["errors"] = list(errors)
     return HttpResponse(json.dumps(members, default=str), status=status, content_type=MEDIA_TYPE, headers=headers)

@@ -69,8 +69,8 @@ def bar(part: float, whole: float, *, text: str, tone: str = "blue") -> SafeStri
     """A part of a whole as a bar, with its numbers beside it."""
     share = 100.0 if whole <= 0 else min(100.0, 100.0 * part / whole)
     return format_html(
-        '<span class="am-bar"><span class="am-bar-track" aria-hidden="true">'
-        '<span class="am-bar-fill am-{}" style="width:{}%"></span></span><span class="am-line">{}</span></span>',
+        '<span class="am-bar"><progress class="am-bar-track am-{}" max="100" value="{}" aria-hidden="true"></progress>'
+        '<span class="am-line">{}</span></span>',
         tone,
         f"{share:.1f}",
         text,

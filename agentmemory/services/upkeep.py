@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection
 
-from agentmemory.services import embedding, rates, repeats
+from agentmemory.services import embedding, logins, rates, repeats
 
 MOST_AT_ONCE = 50_000
 
@@ -37,4 +38,6 @@ def run() -> str:
     embedding.prepare()
     rates.forget_old()
     repeats.forget_old()
+    logins.forget_old()
+    SessionStore.clear_expired()
     return f"the uses of {add_up_accesses()} memories added up"

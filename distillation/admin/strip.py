@@ -13,7 +13,7 @@ _TONES = {DistillationPass.Outcome.APPLIED.value: "green", DistillationPass.Outc
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The stretch (start, end] of a strip, and its share of the whole in percent."""
+    """The stretch (start, end] of a strip, where it begins and its share of the whole, both in percent."""
 
     start: int
     end: int
@@ -21,6 +21,7 @@ class Part:
     tone: str = ""
     url: str = ""
     waits: bool = False
+    offset: float = 0.0
     share: float = 0.0
 
 
@@ -30,8 +31,12 @@ def parts(cursor: Cursor, passes: Sequence[DistillationPass], held: Sequence[Qua
     for part in _looks(cursor, passes, held):
         found += _uncovered(part, found)
     whole = max(cursor.watermark, 1)
-    sized = [Part(**{**vars(part), "share": 100 * (part.end - part.start) / whole}) for part in found]
+    sized = [_sized(part, 100 / whole) for part in found]
     return sorted(sized, key=lambda part: part.start)
+
+
+def _sized(part: Part, percent: float) -> Part:
+    return Part(**{**vars(part), "offset": part.start * percent, "share": (part.end - part.start) * percent})
 
 
 def _looks(cursor: Cursor, passes: Sequence[DistillationPass], held: Sequence[Quarantine]) -> Iterator[Part]:

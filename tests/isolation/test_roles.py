@@ -24,10 +24,10 @@ from django.urls import NoReverseMatch, URLPattern, URLResolver, resolve, revers
 from django.utils import timezone
 
 from agentmemory.admin.acts import ActingAdmin
-from agentmemory.models import Activity, Memory, Session
+from agentmemory.models import Activity, LoginTries, Memory, Session
 from config import groups
 from distillation.models import DistillationPass
-from sessions_exec.models import Heartbeat, Recovery
+from sessions_exec.models import Heartbeat, Recovery, Tick
 from tests.factories import MemoryFactory, ProviderFactory
 from tests.migrations.test_migrations import fill
 
@@ -41,6 +41,7 @@ ORDER = ("without a role", groups.VIEWERS, groups.CURATORS, groups.OPERATORS, SU
 PAGES = {
     "agentmemory_consolidation_dry_run": groups.CURATORS,
     "agentmemory_certificate_find": groups.OPERATORS,
+    "sessions_exec_webhook_secret": groups.OPERATORS,
 }
 FOR_ALL = {"index", "search", "jsi18n", "password_change", "password_change_done"}
 ELSEWHERE = {"app_list", "login", "logout", "autocomplete", "view_on_site", "auth_user_password_change"}
@@ -76,6 +77,8 @@ def filled() -> None:
     fill()
     ProviderFactory.create()
     Group.objects.create(name="Others")
+    Tick.objects.create(name="coordinator")
+    LoginTries.objects.create(kind="account", subject="vic", tries=1)
     Heartbeat.objects.create(worker="host:1:x", host="host", pid=1)
     session = Session.objects.order_by("pk").first()
     assert session is not None

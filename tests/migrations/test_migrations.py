@@ -41,6 +41,7 @@ Node = tuple[str, str]
 # calls by calls.
 UNFILLED = {
     "agentmemory_callwindow",
+    "agentmemory_logintries",
     "agentmemory_provider",
     "agentmemory_storedanswer",
     "sessions_exec_heartbeat",

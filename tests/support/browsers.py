@@ -42,7 +42,8 @@ class Watched:
 
     def _said(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            self.errors.append(f"{message.type}: {message.text}")
+            at = message.location
+            self.errors.append(f"{message.type}: {message.text} at {at['url']}:{at['lineNumber']}:{at['columnNumber']}")
 
     def _answered(self, status: int, url: str) -> None:
         if status >= 400:

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from sessions_exec import processes
@@ -37,6 +38,11 @@ class Command(BaseCommand):
         processes.end_with_parent(options["parent"], signal.SIGTERM)
         # The application sets its own logging up; an access log would tell keys and search words.
         config = uvicorn.Config(
-            "config.asgi:application", log_config=None, access_log=False, timeout_graceful_shutdown=GRACE
+            "config.asgi:application",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            forwarded_allow_ips=settings.AGENTMEMORY_PROXIES,
+            timeout_graceful_shutdown=GRACE,
         )
         _Server(config).run(sockets=[socket.socket(fileno=options["socket"])])
