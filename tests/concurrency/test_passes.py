@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from agentmemory.models import Memory
 from distillation.models import Cursor, DistillationPass
 from distillation.services import distilling, passes
 from sessions_exec import faults
-from sessions_exec.errors import LeaseHeld, LeaseLost
+from sessions_exec.errors import LeaseHeld
 from sessions_exec.leases import LeaseQuerySet
 from tests.faults import books
 from tests.support import races
@@ -21,11 +21,22 @@ from tests.support.model_server import ModelServer, one_memory_per_user_line
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+T = TypeVar("T")
 Took = tuple[distilling.Result, distilling.Result]
 
 
 def overtaken(cursor: Cursor, point: str) -> Took:
     """One pass comes to `point`, there its lease runs out, another makes the whole pass; then the first goes on."""
+
+    def overtake() -> distilling.Result:
+        books.expire_leases()
+        return distilling.run_pass(cursor_id=cursor.pk, worker="second")
+
+    return beside(cursor, point, overtake)
+
+
+def beside(cursor: Cursor, point: str, act: Callable[[], T]) -> tuple[distilling.Result, T]:
+    """One pass comes to `point`, there `act` is done; then the pass goes on."""
     there, go = threading.Event(), threading.Event()
 
     def wait(reached: str) -> None:
@@ -37,10 +48,9 @@ def overtaken(cursor: Cursor, point: str) -> Took:
     try:
         first = races.Actor(lambda: distilling.run_pass(cursor_id=cursor.pk, worker="first"))
         assert there.wait(races.PATIENCE)
-        books.expire_leases()
-        second = distilling.run_pass(cursor_id=cursor.pk, worker="second")
+        done = act()
         go.set()
-        return first.brought(), second
+        return first.brought(), done
     finally:
         go.set()
         faults.install(None)
@@ -71,25 +81,28 @@ def unguarded_advance(cursor: Cursor, end: int) -> None:
     Cursor.objects.filter(pk=cursor.pk).update(position=end, attempts=0, holder="", expires_at=None)
 
 
+def moved_beneath(cursor: Cursor) -> tuple[str, int, int]:
+    """What becomes of a pass whose position is moved by somebody else after it wrote, and before it commits: its
+    state, the position, and its memories. The fence lets such a move pass, which changes no key."""
+
+    def move() -> None:
+        Cursor.objects.filter(pk=cursor.pk).update(position=2)
+
+    found, _ = beside(cursor, "write.after", move)
+    return found.state, Cursor.objects.get(pk=cursor.pk).position, Memory.objects.count()
+
+
 def test_d1_a_position_that_has_moved_is_not_moved_again(server: ModelServer, cursor: Cursor) -> None:
     """The last guard by itself: a cursor that stands elsewhere than it was read undoes what the pass wrote."""
-    begun = passes.begin(cursor_id=cursor.pk, worker="first")
-    assert isinstance(begun, passes.Begun)
-    stale = Cursor.objects.get(pk=cursor.pk)
-    Cursor.objects.filter(pk=cursor.pk).update(position=2)
-    with pytest.raises(LeaseLost):
-        passes.advance(stale, 4)
-    assert Cursor.objects.get(pk=cursor.pk).position == 2
+    assert moved_beneath(cursor) == ("lost", 2, 0)
 
 
 def test_d1_without_the_condition_on_the_position_it_moves_over_another_pass(
     server: ModelServer, cursor: Cursor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: the position is set from where it was read, over what was written since."""
-    stale = Cursor.objects.get(pk=cursor.pk)
-    Cursor.objects.filter(pk=cursor.pk).update(position=3)
-    unguarded_advance(stale, 2)
-    assert Cursor.objects.get(pk=cursor.pk).position == 2
+    monkeypatch.setattr(passes, "advance", unguarded_advance)
+    assert moved_beneath(cursor) == ("applied", 4, 3)
 
 
 def acquire_all(cursor: Cursor, hands: int = 6) -> list[Any]:
@@ -127,30 +140,13 @@ def test_d14_a_take_over_waits_for_the_transaction_that_the_lease_guards(
 ) -> None:
     """`FOR KEY SHARE` makes it wait. The control: a plain look at the lease lets it go by in the midst of the write."""
     epoch = Cursor.objects.acquire(cursor.pk, holder="first", seconds=60)
-    held, go = threading.Event(), threading.Event()
     if not fence:
         monkeypatch.setattr(LeaseQuerySet, "fence", LeaseQuerySet.fence_now)
-
-    def guarded() -> None:
-        with transaction.atomic():
-            Cursor.objects.fence(cursor.pk, epoch=epoch)
-            held.set()
-            assert go.wait(races.PATIENCE)
-
-    first = races.Actor(guarded)
-    assert held.wait(races.PATIENCE)
+    first = races.Paused(lambda: Cursor.objects.fence(cursor.pk, epoch=epoch))
     Cursor.objects.filter(pk=cursor.pk).update(expires_at="2020-01-01T00:00Z")
-    done = threading.Event()
-
-    def take_over() -> int:
-        taken = Cursor.objects.acquire(cursor.pk, holder="second", seconds=60)
-        done.set()
-        return taken
-
-    second = races.Actor(take_over)
-    assert done.wait(0.7) is not fence
-    go.set()
-    first.brought()
+    second = races.Actor(lambda: Cursor.objects.acquire(cursor.pk, holder="second", seconds=60))
+    assert second.waits() is fence
+    first.go_on().brought()
     assert second.brought() == epoch + 1
 
 

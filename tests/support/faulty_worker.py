@@ -51,8 +51,8 @@ POINTS = (
 ANYWHERE = "anywhere"
 # How likely an order for anywhere is carried out at a point.
 CHANCE = 0.12
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["tests.support.faulty_worker"])
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.support.faulty_worker"])
 
 
 class Orders:
@@ -133,7 +133,7 @@ def start(
     environment: Mapping[str, str] | None = None,
 ) -> BaseProcess:
     """Run one command in a forked process, under orders."""
-    process = _FORKS.Process(
+    process = FORKS.Process(
         target=_run, args=(list(command), str(orders.folder), dict(settings), dict(database), dict(environment or {}))
     )
     process.start()

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Actor:
