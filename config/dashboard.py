@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import UTC, date, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.core.cache import cache
+from django.db.models.signals import post_save
+from django.dispatch import receiver
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
 from agentmemory.console import charts, figures, links, permissions
+from agentmemory.models import Activity, Consolidation
 from agentmemory.services import inspection, providers
 from distillation.models import DistillationPass
 from distillation.services import overview, states
@@ -23,6 +26,7 @@ DAYS = 30
 # Charts read a month; they may be this many seconds behind.
 CHARTS_KEPT = 60
 NEEDS_KEPT = 15
+DAY = 86_400
 
 
 def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
@@ -118,9 +122,21 @@ def _most(count: int) -> str:
 
 def _charts() -> list[dict[str, Any]]:
     return [
-        _chart("memories", "Memories by origin", inspection.written_per_day(DAYS), ("curated", "distilled")),
-        _chart("passes", "Passes by outcome", overview.passes_per_day(DAYS), ("applied", "empty", "failed")),
+        _chart("memories", "Memories by origin", _per_day(inspection.written_per_day), ("curated", "distilled")),
+        _chart("passes", "Passes by outcome", _per_day(overview.passes_per_day), ("applied", "empty", "failed")),
     ]
+
+
+PerDay = Callable[[datetime, datetime | None], dict[tuple[date, str], int]]
+
+
+def _per_day(count: PerDay) -> dict[tuple[date, str], int]:
+    """The last days. Those before yesterday are settled: they are counted once a day, not with every page."""
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    begin, settled = midnight - timedelta(days=DAYS - 1), midnight - timedelta(days=1)
+    key = f"console:{count.__name__}:{midnight:%Y-%m-%d}"
+    before = cache.get_or_set(key, lambda: count(begin, settled), DAY) or {}
+    return before | count(settled, None)
 
 
 def _chart(name: str, title: str, counts: Mapping[tuple[date, str], int], kinds: Sequence[str]) -> dict[str, Any]:
@@ -170,6 +186,14 @@ def _needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, 
         ]
     of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
     return [*found, *of_memories][:5]
+
+
+@receiver(post_save, sender=Activity)
+@receiver(post_save, sender=Consolidation)
+def _ask_anew(sender: object, *, instance: Activity | Consolidation, **_: Any) -> None:
+    """What an operator has just settled needs nobody any more."""
+    if not (isinstance(instance, Activity) and instance.act == "look"):
+        cache.delete("console:needs")
 
 
 def _needs_of_memories() -> list[dict[str, Any]]:

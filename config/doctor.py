@@ -92,9 +92,15 @@ def _vectors() -> Iterator[Finding]:
         advice = "As a superuser: CREATE EXTENSION vector; then `python manage.py migrate`."
         yield Finding(level="note", about=about, line=line, advice=advice)
     else:
-        waiting = embedding.waiting()
-        line = f"{waiting} rows wait for their vectors" if waiting else "every row has its vector"
-        yield Finding(level="ok", about=about, line=line)
+        yield _vectors_of(embedding.waiting())
+
+
+def _vectors_of(waiting: int) -> Finding:
+    if not waiting:
+        return Finding(level="ok", about="search by meaning", line="every row has its vector")
+    advice = "A running worker makes them when nothing else waits; until then words find these rows."
+    line = f"{waiting} rows wait for their vectors"
+    return Finding(level="note", about="search by meaning", line=line, advice=advice)
 
 
 def _cluster() -> Iterator[Finding]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentmemory.admin import filters
 from agentmemory.models import Agent, MemoryAccess, MemorySource, MemoryUsage
+from agentmemory.querysets import narrowing
 
 
 class Standing(filters.ChoiceFilter):
@@ -51,9 +52,14 @@ class Use(filters.ChoiceFilter):
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value not in dict(self.options):
             return queryset
-        counted = MemoryUsage.objects.filter(count__gt=0).values("memory")
-        used = Q(pk__in=counted) | Q(pk__in=MemoryAccess.objects.values("memory"))
-        return queryset.filter(used if value == "used" else ~used)
+        # Only a memory that was used has a row there.
+        sets = (
+            MemoryUsage.objects.values_list("memory", flat=True),
+            MemoryAccess.objects.values_list("memory", flat=True),
+        )
+        if value == "used":
+            return narrowing.among(queryset, *sets)
+        return queryset.exclude(pk__in=sets[0]).exclude(pk__in=sets[1])
 
 
 class Age(filters.ChoiceFilter):
@@ -74,7 +80,8 @@ class Notice(filters.ChoiceFilter):
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
         if value == "unverified":
-            return queryset.filter(pk__in=MemorySource.objects.filter(verified=False).values("memory"))
+            unverified = MemorySource.objects.filter(verified=False)
+            return narrowing.among(queryset, unverified.values_list("memory", flat=True))
         if value == "pinned":
             return queryset.filter(pinned=True)
         return queryset.filter(expires_at__isnull=False) if value == "expiring" else queryset
@@ -100,4 +107,5 @@ class FromSession(filters.WordFilter):
     field = "session_name"
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        return queryset.filter(pk__in=MemorySource.objects.filter(session_name=value).values("memory"))
+        sources = MemorySource.objects.filter(session_name=value)
+        return narrowing.among(queryset, sources.values_list("memory", flat=True))

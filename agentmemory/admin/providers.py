@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -14,7 +15,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin.setup import ReasonForm, SetUpAdmin
 from agentmemory.console import figures, labels
 from agentmemory.errors import Invalid
-from agentmemory.models import Provider
+from agentmemory.models import Agent, Provider
 from agentmemory.services import providers
 
 _KINDS = {
@@ -65,6 +66,9 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         "enabled",
     )
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
+        return super().get_queryset(request).annotate(is_named=Exists(Agent.objects.filter(provider=OuterRef("pk"))))
+
     def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
         # Rows name a provider by its name as well.
         return self.readonly_fields if obj is None else (*self.readonly_fields, "name")
@@ -88,7 +92,7 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         return _KINDS.get(Provider.Kind(provider.kind), "") if provider.kind else ""
 
     @admin.display(description="State")
-    def state(self, provider: Provider) -> SafeString:
+    def state(self, provider: Any) -> SafeString:
         if not provider.enabled:
             return labels.label("off")
         if line := providers.pause_line(provider, now=timezone.now()):
@@ -96,7 +100,10 @@ class ProviderAdmin(SetUpAdmin[Provider]):
         if provider.kind == Provider.Kind.ACP:
             return labels.with_line("skipped", "its sessions are, since it cannot be used for extraction")
         if providers.key(provider) is None:
-            return labels.with_line("blocked", f"{provider.key_variable} is not set")
+            missing = f"{provider.key_variable} is not set"
+            if provider.is_named:
+                return labels.with_line("blocked", missing)
+            return labels.with_line("not used", f"{missing}, and no agent names it")
         return labels.label("ready")
 
     @admin.display(description="Key")

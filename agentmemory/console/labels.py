@@ -51,6 +51,7 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "late": ("amber", ""),
     "missing": ("red", "hollow"),
     "never done": ("grey", "hollow"),
+    "not used": ("grey", "hollow"),
     "key missing": ("red", "hollow"),
     "key present": ("green", ""),
     "no key needed": ("grey", ""),

@@ -16,6 +16,8 @@ from django.contrib.postgres.search import SearchQuery
 from django.core.exceptions import EmptyResultSet
 from django.db import connection, models
 
+from agentmemory.querysets import narrowing
+
 QUERY_LENGTH = 24_000
 """Characters of a query that are looked at: a whole prompt, or a window of a transcript, may be asked with."""
 
@@ -184,7 +186,11 @@ class _Wanted(SearchQuery):
 def holding(rows: models.QuerySet[Any], text: str, *, search: str = "search") -> models.QuerySet[Any]:
     """Those of `rows` that hold all words of `text`, not ranked: their list keeps its own order."""
     wanted = query(text)
-    return rows.filter(**{search: _Wanted(wanted.all_of)}) if wanted else rows.none()
+    if wanted is None:
+        return rows.none()
+    matching = {search: _Wanted(wanted.all_of)}
+    few = list(rows.model._default_manager.filter(**matching).values_list("pk", flat=True)[: narrowing.FEW + 1])
+    return rows.filter(pk__in=few) if len(few) <= narrowing.FEW else rows.filter(**matching)
 
 
 def with_names(queryset: models.QuerySet[Any, Any]) -> tuple[str, dict[str, Any]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models import Count, Exists, OuterRef, Q, Subquery
 from django.db.models.functions import TruncDate
-from django.utils import timezone
 
 from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, Session
 from agentmemory.services import distilled
@@ -19,7 +18,7 @@ _ORIGINS = ("curated", "distilled")
 _TWIN = {"space": OuterRef("space"), "owner": OuterRef("owner"), "key": OuterRef("key")}
 SOURCES_SHOWN = 50
 # How many of the newest rows are looked through for what stands out.
-SEARCHED = 2_000
+SEARCHED = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,15 +132,16 @@ def memories_from(session: Session, *, first: int, last: int) -> dict[int, list[
     return found
 
 
-def written_per_day(days: int = 30) -> dict[tuple[date, str], int]:
-    """How many memories of each origin were first written, by UTC day."""
-    today = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+def written_per_day(since: datetime, until: datetime | None = None) -> dict[tuple[date, str], int]:
+    """How many memories of each origin were first written from then on, by UTC day."""
+    within = Q(created_at__gte=since) & (Q() if until is None else Q(created_at__lt=until))
     rows = (
-        Memory.objects.filter(created_at__gte=today - timedelta(days=days - 1))
+        Memory.objects.filter(within)
         .order_by()
         .annotate(day=TruncDate("created_at", tzinfo=UTC))
         .values_list("day", "origin")
-        .annotate(n=Count("pk"))
+        # Of rows, not of keys: then an index alone is read.
+        .annotate(n=Count("*"))
     )
     return {(day, origin): n for day, origin, n in rows}
 

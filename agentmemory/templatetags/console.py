@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from django import template
+from django.template import Context
 
 from agentmemory.console import figures, labels
 
@@ -16,6 +17,19 @@ register.filter("money", figures.money)
 register.filter("duration", figures.duration)
 register.filter("chips", labels.chips)
 register.simple_tag(labels.label, name="label")
+
+
+@register.simple_tag(takes_context=True)
+def where(context: Context) -> list[dict[str, str]]:
+    """Where a page is: the group and the item of the sidebar that lead to it, and what it is called."""
+    called = str(context.get("original") or context.get("title") or "")
+    for group in context.get("sidebar_navigation") or ():
+        for item in group["items"]:
+            if item.get("active") is True and str(item.get("title")) != "Start":
+                above = [{"title": str(group["title"])}, {"title": str(item["title"]), "link": str(item["link"])}]
+                is_it = context["request"].path == str(item["link"])
+                return [above[0], {"title": above[1]["title"]}] if is_it else [*above, {"title": called}]
+    return [{"title": called}]
 
 
 @register.filter

@@ -62,11 +62,11 @@ def standing() -> Standing:
     )
 
 
-def passes_per_day(days: int = 30) -> dict[tuple[date, str], int]:
-    """How many passes ended how, by UTC day."""
-    since = _midnight(timezone.now()) - timedelta(days=days - 1)
+def passes_per_day(since: datetime, until: datetime | None = None) -> dict[tuple[date, str], int]:
+    """How many passes that were begun from then on ended how, by UTC day."""
+    within = Q(started_at__gte=since) & (Q() if until is None else Q(started_at__lt=until))
     rows = (
-        DistillationPass.objects.filter(started_at__gte=since)
+        DistillationPass.objects.filter(within)
         .order_by()
         .annotate(day=TruncDate("started_at", tzinfo=UTC))
         .values_list("day", "outcome")

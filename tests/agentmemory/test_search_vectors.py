@@ -515,7 +515,7 @@ def test_the_doctor_says_how_search_by_meaning_fares(
         (finding,) = doctor._vectors()
         return f"{finding.level}: {finding.line}"
 
-    assert said() == "ok: 1 rows wait for their vectors"
+    assert said() == "note: 1 rows wait for their vectors"
     embedding.run()
     assert said() == "ok: every row has its vector"
     vector_tables.remove()

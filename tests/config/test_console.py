@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -208,3 +209,36 @@ def test_the_schedules_are_shown_with_their_times_and_a_missing_one_is_told(oper
     assert HOSTILE not in text
     for name in [*(each.name for each in regular.schedules()), *(each.name for each in regular.ticks())]:
         assert f"<strong>{name}</strong>" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("agentmemory_provider_change", ["Set-up", "Providers", "glm"]),
+        ("agentmemory_provider_changelist", ["Set-up", "Providers"]),
+        ("agentmemory_certificate_find", ["System", "Purges", "Find everything, and purge"]),
+        ("agentmemory_memory_compare", ["Memory", "Compare"]),
+        ("index", ["Start"]),
+    ],
+)
+def test_the_head_of_a_page_says_where_it_is_in_the_sidebars_words(
+    operator: Client, name: str, words: list[str]
+) -> None:
+    provider = ProviderFactory.create(name="glm")
+    text = operator.get(
+        reverse(f"admin:{name}", args=[provider.pk] if name.endswith("_change") else [])
+    ).content.decode()
+
+    head = text[text.index('id="where"') : text.index("</h1>")]
+    assert re.findall(r'truncate tracking-tight">([^<]+)<', head) == words
+
+
+def test_what_an_operator_settles_needs_nobody_any_more(operator: Client) -> None:
+    curated = MemoryFactory.create(key="port", content="8443")
+    distilled = MemoryFactory.create(owner=curated.owner, origin="distilled", key="port", content="443")
+    assert "disagree" in start(operator)
+
+    both = reverse("admin:agentmemory_memory_act", args=["both"])
+    operator.post(f"{both}?ids={distilled.pk}", {"reason": "they are of two systems"})
+
+    assert "disagree" not in start(operator)
