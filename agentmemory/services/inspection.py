@@ -85,7 +85,8 @@ _COMPARED = {
 def history(memory: Memory) -> list[Version]:
     """The newest versions of a memory, newest first."""
     events = list(MemoryEvent.objects.filter(pgh_obj_id=memory.pk).order_by("-pgh_id")[: VERSIONS_SHOWN + 1])
-    pairs = zip(events, [*events[1:], None], strict=True)
+    # Not strict: of a memory without a version on record there is none at all.
+    pairs = zip(events, [*events[1:], None], strict=False)
     return [_version(event, before) for event, before in pairs][:VERSIONS_SHOWN]
 
 
