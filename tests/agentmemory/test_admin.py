@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from agentmemory import authorship
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.models import (
@@ -587,3 +588,11 @@ def test_a_tokens_limit_its_use_and_its_refusals_are_shown_and_the_limit_is_set(
     operator.post(url, {"calls_per_minute": "", "reason": "as the others"})
     token.refresh_from_db()
     assert token.calls_per_minute is None
+
+
+def test_a_memory_without_a_version_on_record_is_still_shown(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "c")
+    with transaction.atomic(), authorship.purging():
+        MemoryEvent.objects.all().delete()
+
+    assert "No version is on record." in operator.get(page("agentmemory_memory_change", memory.pk)).content.decode()
