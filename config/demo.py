@@ -42,7 +42,7 @@ def prepare() -> Access:
     for name in ("offline", "anthropic"):
         providers.ensure(name)
     space = spaces.ensure(SPACE, "Demonstration")
-    agents = {handle: spaces.ensure_agent(space, handle, name) for handle, name in AGENTS.items()}
+    agents = {handle: _agent(space, handle, name) for handle, name in AGENTS.items()}
     for sample in samples.load():
         _take_in(agents[sample.agent], sample)
     return _access(space, agents[SHOWN])
@@ -52,6 +52,16 @@ def is_distilled() -> bool:
     """Whether none of the samples is due any more, whatever else was brought into their space."""
     names = [sample.id for sample in samples.load()]
     return not Cursor.objects.behind().filter(space__slug=SPACE, session__name__in=names).exists()
+
+
+def _agent(space: Space, handle: str, name: str) -> Agent:
+    """The agent. A new one answers what is sent to its sessions, here; what a person set since stays."""
+    is_new = not space.agents.filter(handle=handle).exists()
+    agent = spaces.ensure_agent(space, handle, name)
+    if is_new:
+        agent.run_here = True
+        agent.save(update_fields=["run_here"])
+    return agent
 
 
 def _take_in(agent: Agent, sample: samples.Sample) -> None:

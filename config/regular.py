@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from agentmemory.services import embedding, indexing
+from config import runs
 from distillation.services import coordinator
 from sessions_exec import queue, regular
 from sessions_exec.services import delivering, recovery
@@ -37,6 +38,7 @@ def ticks() -> list[regular.Tick]:
         regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
         regular.Tick(name="recovery", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=recovery.scan),
         regular.Tick(name="webhook calls", every=1.0, function=delivering.dispatch),
+        regular.Tick(name="open turns", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=runs.sweep),
         regular.Tick(name="search", every=SEARCH_LOOK, function=prepare_search),
         regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
     ]

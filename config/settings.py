@@ -83,6 +83,8 @@ AGENTMEMORY_FORGET_AFTER = environment.optional_seconds("AGENTMEMORY_FORGET_AFTE
 # --- execution and the task cluster ---
 AGENTMEMORY_EXECUTION_LEASE: float = environment.seconds("AGENTMEMORY_EXECUTION_LEASE", 30.0)
 AGENTMEMORY_RECOVERY_SCAN: float = environment.seconds("AGENTMEMORY_RECOVERY_SCAN", 10.0)
+# Tokens, as they are estimated, that the runner of this service shows a model at once; older parts are summed up.
+AGENTMEMORY_WINDOW_TOKENS = environment.integer("AGENTMEMORY_WINDOW_TOKENS", 120000, minimum=2000)
 AGENTMEMORY_WATCHDOG: float = environment.seconds("AGENTMEMORY_WATCHDOG", 60.0)
 AGENTMEMORY_WORKERS = environment.integer("AGENTMEMORY_WORKERS", 2, minimum=1)
 # The supervised cluster that this process belongs to; set by the supervisor for its children.

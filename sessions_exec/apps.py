@@ -10,7 +10,7 @@ class SessionsExecConfig(AppConfig):
     def ready(self) -> None:
         # Connects the signals' receivers: from here on the log follows every transcript.
         from agentmemory.services import stored_secrets
-        from sessions_exec.models import Delivery, Input, Webhook
+        from sessions_exec.models import Delivery, Execution, Input, ModelCall, Webhook
         from sessions_exec.services import erasure, following  # noqa: F401
 
         stored_secrets.PLACES += [
@@ -18,4 +18,6 @@ class SessionsExecConfig(AppConfig):
             stored_secrets.Place(model=Webhook, columns=("name", "paused_reason")),
             # The names of sessions and messages, which clients choose.
             stored_secrets.Place(model=Delivery, columns=("body",)),
+            stored_secrets.Place(model=Execution, columns=("waits_for",)),
+            stored_secrets.Place(model=ModelCall, columns=("error",)),
         ]

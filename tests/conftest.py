@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-pytest_plugins = ["tests.support.clients", "tests.support.embedders"]
+pytest_plugins = ["tests.support.clients", "tests.support.embedders", "tests.support.scripted"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # Rows that belong to somebody. Spaces, agents, tokens and providers are looked up by whom a credential proves.
 TENANT = {
     "Memory", "MemoryEvent", "MemorySource", "MemoryAccess", "MemoryUsage", "Message", "MessageEdge", "Session",
-    "Cursor", "DistillationPass", "Quarantine", "Execution", "Input", "Recovery", "SessionEvent",
+    "Cursor", "DistillationPass", "Quarantine", "Execution", "Input", "ModelCall", "Recovery", "SessionEvent",
 }  # fmt: skip
 # What agents speak to. Nothing here reads a row but through a service, or from `visible_to`.
 AGENTS_EDGES = ("agentmemory/api", "agentmemory/mcp.py", "agentmemory/mcp", "config/api")

@@ -25,11 +25,15 @@ PIECE = 100
 LEAD = 10
 
 
+NOTHING = SafeString()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """What another app has to say on a session's page: a part of its head, and lines below certain messages."""
+    """What another app has to say on a session's page: a part of its head, one below it, lines below messages."""
 
-    html: SafeString
+    html: SafeString = NOTHING
+    foot: SafeString = NOTHING
     lines: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -127,6 +131,8 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
         return {
             "readable": readable,
             "panels": [panel.html for panel in said],
+            "feet": [panel.foot for panel in said],
+            "here": request.get_full_path(),
             "turns": conversation.turns(messages, memories=margin, lines=lines, acts=acts, readable=readable),
             "first": messages[0].seq if messages else 0,
             "last": last if messages else 0,

@@ -169,7 +169,7 @@ class AgentAdmin(SetUpAdmin[Agent]):
     list_select_related = ("space", "provider")
     search_fields = ("handle", "name")
     list_filter = (StandingFilter, filters.word("space", "space__slug"), ("status", admin.ChoicesFieldListFilter))
-    fields = ("space", "handle", "name", "provider", "model", "instructions")
+    fields = ("space", "handle", "name", "provider", "model", "instructions", "run_here")
     change_form_outer_before_template = "console/agent_before.html"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> tuple[str, ...]:

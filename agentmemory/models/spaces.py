@@ -31,7 +31,7 @@ class Space(models.Model):
     daily_tokens = models.PositiveBigIntegerField(
         null=True,
         blank=True,
-        help_text="Tokens that distillation may use here in one UTC day; empty: the installation's setting.",
+        help_text="Tokens that distillation and runs may use here in one UTC day; empty: the installation's setting.",
     )
     archived_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -129,6 +129,11 @@ class Agent(models.Model):
     instructions = models.TextField(blank=True)
     provider = models.ForeignKey(Provider, on_delete=models.RESTRICT, null=True, blank=True, related_name="agents")
     model = models.CharField(max_length=200, blank=True)
+    run_here = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Inputs of its sessions are answered by the runner that comes with this service.",
+    )
     archived_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 

@@ -13,6 +13,7 @@ from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass
 from distillation.services import backoff, resolution
 from sessions_exec.llm.messages import ModelCallFailed
+from sessions_exec.models import ModelCall
 
 BLOCKED = "blocked"
 SKIPPED = "skipped"
@@ -33,18 +34,27 @@ def check(cursor: Cursor, resolved: resolution.Resolution, *, now: datetime) -> 
         return closed
     if line := resolution.unusable(resolved):
         return Closed(state=SKIPPED, line=line)
-    if line := resolution.obstacle(resolved) or _paused(resolved.provider, now) or _spent(cursor.space, now):
+    if line := model_gate(cursor.space, resolved, now=now):
         return Closed(state=BLOCKED, line=line)
     return None
 
 
 def agent_gate(cursor: Cursor) -> Closed | None:
     """Whether the agent and its space may work at all (D16)."""
-    if cursor.agent.archived_at is not None or cursor.space.archived_at is not None:
-        return Closed(state=BLOCKED, line="its space or its agent is archived")
-    if cursor.agent.status != Agent.Status.ACTIVE:
-        return Closed(state=BLOCKED, line=f"agent {cursor.agent} is paused")
-    return None
+    line = worker_gate(cursor.agent, cursor.space)
+    return Closed(state=BLOCKED, line=line) if line else None
+
+
+def worker_gate(agent: Agent, space: Space) -> str:
+    """Why an agent may not work now; empty if it may (D16)."""
+    if agent.archived_at is not None or space.archived_at is not None:
+        return "its space or its agent is archived"
+    return "" if agent.status == Agent.Status.ACTIVE else f"agent {agent} is paused"
+
+
+def model_gate(space: Space, resolved: resolution.Resolution, *, now: datetime) -> str:
+    """Why a model may not be called for a space now; empty if it may (D19, D21). Reads only."""
+    return resolution.obstacle(resolved) or _paused(resolved.provider, now) or _spent(space, now)
 
 
 def probe(provider: Provider, *, now: datetime) -> bool:
@@ -81,14 +91,14 @@ def still_paused(provider: Provider, *, now: datetime) -> None:
 
 
 def daily_budget(space: Space) -> int | None:
-    """Tokens that distillation may use in a space in one UTC day; none means without end (D21)."""
+    """Tokens that distillation and runs may use in a space in one UTC day; none means without end (D21)."""
     return space.daily_tokens if space.daily_tokens is not None else settings.AGENTMEMORY_DAILY_TOKENS
 
 
 def spent_today(space: Space, *, now: datetime) -> int:
-    """Tokens that distillation has used in a space since the UTC day began."""
+    """Tokens that distillation and runs have used in a space since the UTC day began."""
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return DistillationPass.objects.tokens_since(space, midnight)
+    return DistillationPass.objects.tokens_since(space, midnight) + ModelCall.objects.tokens_since(space, midnight)
 
 
 def _paused(provider: Provider, now: datetime) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,10 +15,12 @@ from django.utils import timezone
 
 from agentmemory.models import Agent, Provider, Space
 from distillation.models import Cursor, DistillationPass, Quarantine
+from sessions_exec.models import ModelCall
 
 # Counting stops here: a badge says 99+, whatever lies behind.
 MOST = 99
 SPENT_SHOWN = 1_000
+_COUNTED = ("calls", "failed", "input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,44 +94,26 @@ class Spent:
 
 
 def spent(days: int = 30, *, most: int = SPENT_SHOWN) -> list[Spent]:
-    """Calls, tokens and money of the last days, the newest first. Passes without a call are left out."""
-    rows = (
-        DistillationPass.objects.filter(started_at__gte=_midnight(timezone.now()) - timedelta(days=days - 1))
-        .exclude(provider_name="")
-        .order_by()
-        .annotate(day=TruncDate("started_at", tzinfo=UTC))
-        .values("day", "provider_name", space_slug=F("space__slug"), agent_handle=F("agent__handle"))
-        .annotate(
-            calls=Count("pk"),
-            failed=Count("pk", filter=Q(outcome="failed")),
-            tokens_in=Sum("input_tokens"),
-            tokens_out=Sum("output_tokens"),
-            money=Sum("cost"),
-        )
-        .order_by("-day", "space_slug", "agent_handle", "provider_name")[:most]
-    )
-    return [
-        Spent(
-            day=row["day"],
-            space=row["space_slug"],
-            agent=row["agent_handle"],
-            provider=row["provider_name"],
-            calls=row["calls"],
-            failed=row["failed"],
-            input_tokens=row["tokens_in"],
-            output_tokens=row["tokens_out"],
-            cost=row["money"],
-        )
-        for row in rows
-    ]
+    """Calls, tokens and money of the last days, passes' and runs', the newest first. Only what was called counts."""
+    since = _midnight(timezone.now()) - timedelta(days=days - 1)
+    found: dict[tuple[date, str, str, str], Spent] = {}
+    for rows in (DistillationPass.objects.all(), ModelCall.objects.all()):
+        for line in _spent(rows.filter(started_at__gte=since), most):
+            key = (line.day, line.space, line.agent, line.provider)
+            found[key] = _together(found[key], line) if key in found else line
+    ordered = sorted(found.values(), key=lambda line: (-line.day.toordinal(), line.space, line.agent, line.provider))
+    return ordered[:most]
 
 
 def spent_by(agent: Agent, days: int = 30) -> tuple[int, Decimal | None]:
-    """Tokens and money that an agent's passes used in the last days."""
+    """Tokens and money that an agent's passes and runs used in the last days."""
     since = _midnight(timezone.now()) - timedelta(days=days - 1)
-    rows = DistillationPass.objects.filter(space=agent.space_id, agent=agent, started_at__gte=since)
-    found = rows.aggregate(tokens=Sum(F("input_tokens") + F("output_tokens")), money=Sum("cost"))
-    return int(found["tokens"] or 0), found["money"]
+    tokens, money = 0, None
+    for rows in (DistillationPass.objects.all(), ModelCall.objects.all()):
+        mine = rows.filter(space=agent.space_id, agent=agent, started_at__gte=since)
+        found = mine.aggregate(tokens=Sum(F("input_tokens") + F("output_tokens")), money=Sum("cost"))
+        tokens, money = tokens + int(found["tokens"] or 0), _sum(money, found["money"])
+    return tokens, money
 
 
 def latest(count: int = 5) -> list[DistillationPass]:
@@ -142,8 +127,49 @@ def held(count: int = 5) -> list[Quarantine]:
     return list(rows.select_related("cursor__session").order_by("-id")[:count])
 
 
+def _spent(rows: QuerySet[Any], most: int) -> Iterator[Spent]:
+    """Sums over passes, or over the calls of runs: their columns are called alike."""
+    grouped = (
+        rows.exclude(provider_name="")
+        .order_by()
+        .annotate(day=TruncDate("started_at", tzinfo=UTC))
+        .values("day", "provider_name", space_slug=F("space__slug"), agent_handle=F("agent__handle"))
+        .annotate(
+            calls=Count("pk"),
+            failed=Count("pk", filter=Q(outcome="failed")),
+            tokens_in=Sum("input_tokens"),
+            tokens_out=Sum("output_tokens"),
+            money=Sum("cost"),
+        )
+        .order_by("-day", "space_slug", "agent_handle", "provider_name")[:most]
+    )
+    for row in grouped:
+        yield Spent(
+            day=row["day"],
+            space=row["space_slug"],
+            agent=row["agent_handle"],
+            provider=row["provider_name"],
+            calls=row["calls"],
+            failed=row["failed"],
+            input_tokens=row["tokens_in"],
+            output_tokens=row["tokens_out"],
+            cost=row["money"],
+        )
+
+
+def _together(one: Spent, other: Spent) -> Spent:
+    sums = {name: getattr(one, name) + getattr(other, name) for name in _COUNTED}
+    return replace(one, cost=_sum(one.cost, other.cost), **sums)
+
+
+def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Money together; unknown only where neither is known."""
+    known = [money for money in (one, other) if money is not None]
+    return sum(known, start=Decimal(0)) if known else None
+
+
 def _today(now: datetime) -> tuple[int, int, int]:
-    """Passes, failures and tokens since midnight, space by space, each from the index of its newest passes."""
+    """Passes, failures and tokens since midnight, those of runs too, space by space, each from an index."""
     today = (
         DistillationPass.objects.filter(space=OuterRef("pk"), started_at__gte=_midnight(now)).order_by().values("space")
     )
@@ -152,7 +178,12 @@ def _today(now: datetime) -> tuple[int, int, int]:
         failed=Coalesce(Subquery(today.annotate(n=Count("pk", filter=Q(outcome="failed"))).values("n")), 0),
         spent=Coalesce(Subquery(today.annotate(n=Sum(F("input_tokens") + F("output_tokens"))).values("n")), 0),
     )
-    found = sums.aggregate(p=Coalesce(Sum("begun"), 0), f=Coalesce(Sum("failed"), 0), t=Coalesce(Sum("spent"), 0))
+    runs = ModelCall.objects.filter(space=OuterRef("pk"), started_at__gte=_midnight(now)).order_by().values("space")
+    used = runs.annotate(n=Sum(F("input_tokens") + F("output_tokens"))).values("n")
+    sums = sums.annotate(run=Coalesce(Subquery(used), 0))
+    found = sums.aggregate(
+        p=Coalesce(Sum("begun"), 0), f=Coalesce(Sum("failed"), 0), t=Coalesce(Sum(F("spent") + F("run")), 0)
+    )
     return int(found["p"]), int(found["f"]), int(found["t"])
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F, Q, Sum
+from django.db.models import Count, F, Q, QuerySet, Sum
 from django.utils import timezone
 
 from agentmemory.errors import AgentMemoryError, Invalid, NotFound
@@ -19,6 +20,7 @@ from distillation.models import Cursor, DistillationPass
 from distillation.services import gates, resolution
 from sessions_exec.llm import anthropic_client
 from sessions_exec.llm.messages import Endpoint, ModelCallFailed, ModelRequest
+from sessions_exec.models import ModelCall
 
 TEST = "test provider"
 TEST_SECONDS = 30.0
@@ -104,17 +106,31 @@ def last_test(provider: Provider) -> Activity | None:
 
 def calls_in_the_last_day() -> dict[int, Calls]:
     """By the provider's primary key; a provider that was not asked is missing."""
-    rows = (
-        DistillationPass.objects.filter(started_at__gte=timezone.now() - DAY, provider__isnull=False)
-        .order_by()
+    found: dict[int, Calls] = {}
+    since = timezone.now() - DAY
+    # The columns of both are called alike.
+    for asked in (DistillationPass.objects.all(), ModelCall.objects.all()):
+        for row in _asked(asked.filter(started_at__gte=since, provider__isnull=False)):
+            so_far = found.get(row["provider"], Calls())
+            found[row["provider"]] = Calls(
+                made=so_far.made + row["made"],
+                failed=so_far.failed + row["failed"],
+                tokens=so_far.tokens + row["tokens"],
+            )
+    return found
+
+
+def _asked(rows: QuerySet[Any]) -> Iterable[dict[str, Any]]:
+    found: Iterable[dict[str, Any]] = (
+        rows.order_by()
         .values("provider")
         .annotate(
             made=Count("pk"),
-            failed=Count("pk", filter=Q(outcome=DistillationPass.Outcome.FAILED)),
+            failed=Count("pk", filter=Q(outcome="failed")),
             tokens=Sum(F("input_tokens") + F("output_tokens")),
         )
     )
-    return {row["provider"]: Calls(made=row["made"], failed=row["failed"], tokens=row["tokens"]) for row in rows}
+    return found
 
 
 def _try(provider: Provider) -> Tried:

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -16,7 +17,7 @@ from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
 from agentmemory.console import figures, labels, links, permissions
-from sessions_exec.admin import waiting
+from sessions_exec.admin import sending, waiting
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Execution, Input
 from sessions_exec.services import operations, standing
@@ -50,7 +51,7 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
             offered=lambda row: row.state == Input.State.PENDING,
         ),
     )
-    empty_line = "No input waits. One is sent with POST /api/v1/sessions/ID/inputs."
+    empty_line = "No input waits. One is sent from a session's page, or with POST /api/v1/sessions/ID/inputs."
     list_display = ("called", "whose", "what", "stated", "since", "row_acts")
     list_select_related = RELATED
     search_fields = ("uid", "session__name")
@@ -70,6 +71,15 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _PendingList
+
+    def get_urls(self) -> list[URLPattern]:
+        own = [
+            path("send/<int:session_id>/", self.admin_site.admin_view(sending.send), name="sessions_exec_input_send"),
+            path(
+                "watch/<int:session_id>/", self.admin_site.admin_view(sending.watch), name="sessions_exec_input_watch"
+            ),
+        ]
+        return [*own, *super().get_urls()]
 
     def get_list_display(self, request: HttpRequest) -> list[Any]:
         return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]

@@ -1,4 +1,4 @@
-"""One call to a provider that speaks the Anthropic wire, through its SDK.
+"""One call to a provider that speaks the Anthropic wire, through its SDK, with the whole answer at once.
 
 The client is made for one call with an explicit address, key and time limit, no retries of its own, no proxy
 and no telemetry; calls to different providers can run side by side in threads (D18).
@@ -7,15 +7,18 @@ and no telemetry; calls to different providers can run side by side in threads (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from sessions_exec import loops
 from sessions_exec.llm import failures
 from sessions_exec.llm.messages import Endpoint, FailureKind, ModelCallFailed, ModelReply, ModelRequest
 
 if TYPE_CHECKING:
+    import anthropic
     import httpx2
+
+T = TypeVar("T")
 
 API_VERSION = "2026-10-21"
 """The version that the SDK in the required range speaks."""
@@ -30,9 +33,18 @@ def complete(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
     Blocks the calling thread; it may be one in which an event loop runs, which then stands still meanwhile.
     Raises `ModelCallFailed` and nothing else.
     """
+
+    async def work() -> ModelReply:
+        return _reply(await bounded(endpoint, lambda: _ask(endpoint, request)), asked=request.model)
+
+    return call(endpoint, work)
+
+
+def call(endpoint: Endpoint, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Do one call's work to its end. Raises `ModelCallFailed`, without the key, and what else the work raises."""
     _check_key(endpoint.key)
     try:
-        return loops.run(_bounded(endpoint, request))
+        return loops.run(work())
     except ModelCallFailed as failure:
         failure.message = failures.clipped(failure.message, secret=endpoint.key)
         failure.args = (f"{failure.kind}: {failure.message}",)
@@ -47,7 +59,8 @@ def _check_key(key: str) -> None:
         raise ModelCallFailed(kind=FailureKind.AUTHENTICATION, message=message)
 
 
-async def _bounded(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
+async def bounded(endpoint: Endpoint, asking: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What `asking` brings within the time of a whole call. Raises `ModelCallFailed` for each way that it can fail."""
     # Before the clock starts: the first import takes seconds and is no part of the call.
     import anthropic
     import httpx2
@@ -56,12 +69,12 @@ async def _bounded(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
         # A read timeout starts again with every byte, and a server can drip them for ever: only this ends the
         # call as a whole.
         async with asyncio.timeout(endpoint.timeout_seconds):
-            response = await _ask(endpoint, request)
+            return await asking()
     except (TimeoutError, anthropic.APITimeoutError, httpx2.TimeoutException) as error:
         message = f"no complete answer within {endpoint.timeout_seconds:g} s"
         raise ModelCallFailed(kind=FailureKind.TIMEOUT, message=message) from error
     except anthropic.APIStatusError as error:
-        raise failures.from_status(status=error.status_code, headers=error.response.headers, body=error.body) from error
+        raise _of_status(error) from error
     except anthropic.APIConnectionError as error:
         raise ModelCallFailed(kind=FailureKind.CONNECTION, message=_causes(error)) from error
     except (
@@ -74,25 +87,38 @@ async def _bounded(endpoint: Endpoint, request: ModelRequest) -> ModelReply:
     ) as error:
         # Not one of the ways above: an answer that is no message, or an address that is none.
         raise ModelCallFailed(kind=FailureKind.SERVER, message=_causes(error)) from error
-    return _reply(response, asked=request.model)
 
 
-async def _ask(endpoint: Endpoint, request: ModelRequest) -> object:
+def client(endpoint: Endpoint, *, accept: str = "application/json") -> anthropic.AsyncAnthropic:
+    """A client for one call: nothing but `endpoint` routes it, and it tries once (D18)."""
     import anthropic
 
-    async with anthropic.AsyncAnthropic(
+    return anthropic.AsyncAnthropic(
         api_key=endpoint.key,
         base_url=endpoint.address,
         max_retries=0,
         timeout=endpoint.timeout_seconds,
         open_telemetry=False,
-        http_client=_http_client(endpoint),
-    ) as client:
-        raw = await client.messages.with_raw_response.create(**_arguments(request))
+        http_client=_http_client(endpoint, accept),
+    )
+
+
+async def _ask(endpoint: Endpoint, request: ModelRequest) -> object:
+    async with client(endpoint) as asking:
+        raw = await asking.messages.with_raw_response.create(**_arguments(request))
         return raw.http_response.json()
 
 
-def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
+    """The failure that a status tells, or an error that came within an answer whose status was good."""
+    if error.status_code < 300:
+        error_type, words = failures.describe(error.body)
+        kind = failures.kind_of_error(error_type=error_type, words=words)
+        return ModelCallFailed(kind=kind, message=f"an error came with the answer: {error_type} {words}")
+    return failures.from_status(status=error.status_code, headers=error.response.headers, body=error.body)
+
+
+def _http_client(endpoint: Endpoint, accept: str) -> httpx2.AsyncClient:
     import anthropic
 
     from sessions_exec.llm import transport
@@ -103,17 +129,17 @@ def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
         # A redirect would carry the key to an address that nobody chose.
         follow_redirects=False,
         timeout=endpoint.timeout_seconds,
-        transport=transport.PlainTransport(headers={**_headers(endpoint), "User-Agent": agent}),
+        transport=transport.PlainTransport(headers={**_headers(endpoint, accept), "User-Agent": agent}),
     )
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
+def _headers(endpoint: Endpoint, accept: str) -> dict[str, str]:
     """All headers of a call. The SDK's own are left out: it mixes in those of `ANTHROPIC_CUSTOM_HEADERS`."""
     return {
         "Authorization": f"Bearer {endpoint.key}",
         "anthropic-version": API_VERSION,
         "Content-Type": "application/json",
-        "Accept": "application/json",
+        "Accept": accept,
     }
 
 
@@ -137,8 +163,8 @@ def _reply(message: object, *, asked: str) -> ModelReply:
     usage = message.get("usage")
     known: dict[str, Any] = {
         "text": text,
-        "input_tokens": _tokens(usage, "input"),
-        "output_tokens": _tokens(usage, "output"),
+        "input_tokens": tokens(usage, "input"),
+        "output_tokens": tokens(usage, "output"),
     }
     if message.get("error") or message.get("type") == "error":
         error_type, words = failures.describe(message)
@@ -171,7 +197,7 @@ def _text(message: Mapping[str, Any]) -> str:
     return failures.readable("".join(text for text in texts if isinstance(text, str)))
 
 
-def _tokens(usage: object, side: Literal["input", "output"]) -> int:
+def tokens(usage: object, side: Literal["input", "output"]) -> int:
     """Tokens the provider counted; those it read from or wrote to its cache are input as well."""
     if not isinstance(usage, Mapping):
         return 0

@@ -36,6 +36,18 @@ BY_STATUS = {
 # Spent credit comes as 400 from Anthropic, and as 429 from others.
 QUOTA_WORDS = ("credit balance is too low", "insufficient_quota", "exceeded your current quota")
 
+# There is no type of its own for it, on any wire.
+LENGTH_WORDS = (
+    "prompt is too long",
+    "context length",
+    "context_length",
+    "context window",
+    "context_window",
+    "too many tokens",
+    "maximum context",
+    "request_too_large",
+)
+
 
 def from_status(*, status: int, headers: Mapping[str, str], body: object) -> ModelCallFailed:
     """The failure that an HTTP status other than 2xx tells."""
@@ -52,6 +64,12 @@ def kind_of_error(*, error_type: str, words: str) -> FailureKind:
     if _speaks_of_quota(f"{error_type} {words}"):
         return FailureKind.QUOTA
     return BY_TYPE.get(error_type, FailureKind.SERVER)
+
+
+def speaks_of_length(failure: ModelCallFailed) -> bool:
+    """Whether a provider refused what it was asked for being longer than the model takes."""
+    lowered = failure.message.lower()
+    return failure.kind == FailureKind.INVALID_REQUEST and any(phrase in lowered for phrase in LENGTH_WORDS)
 
 
 def describe(body: object) -> tuple[str, str]:

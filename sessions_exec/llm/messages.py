@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -38,6 +38,46 @@ class ModelReply:
     input_tokens: int
     output_tokens: int
     model: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    """What a model is asked to go on with. `messages` and `tools` have the shapes of the Anthropic wire.
+
+    Without `may_call` the tools are named, because the conversation speaks of them, and none may be called.
+    """
+
+    system: str
+    messages: Sequence[Mapping[str, Any]]
+    max_tokens: int
+    tools: Sequence[Mapping[str, Any]] = ()
+    may_call: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConversationReply:
+    """What a model went on with: text and tool calls, in their order. Whether it is whole, `stop_reason` says."""
+
+    blocks: Sequence[dict[str, Any]]
+    stop_reason: str
+    input_tokens: int
+    output_tokens: int
+    model: str
+
+    @property
+    def text(self) -> str:
+        """The words alone."""
+        return "\n\n".join(block["text"] for block in self.blocks if block["type"] == "text")
+
+
+class CallStopped(Exception):
+    """A call was broken off from this side, as it was asked to be. `text` and the tokens are what came before."""
+
+    def __init__(self, *, text: str = "", input_tokens: int = 0, output_tokens: int = 0) -> None:
+        super().__init__("the call was broken off")
+        self.text = text
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
 
 
 class FailureKind(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sessions_exec.models.calls import ModelCall
 from sessions_exec.models.cluster import Heartbeat, TaskRun, Tick
 from sessions_exec.models.executions import Execution, Input, Recovery
 from sessions_exec.models.log import EventCounter, SessionEvent
@@ -13,6 +14,7 @@ __all__ = [
     "Execution",
     "Heartbeat",
     "Input",
+    "ModelCall",
     "Recovery",
     "SessionEvent",
     "TaskRun",

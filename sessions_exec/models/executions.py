@@ -36,6 +36,23 @@ class Execution(Lease):
         max_length=200, blank=True, default="", help_text="The newest assistant message of this execution."
     )
     interrupted_at = models.DateTimeField(null=True, blank=True, help_text="When it was asked to stop.")
+    own = models.BooleanField(
+        default=False,
+        db_default=False,
+        editable=False,
+        help_text="The runner of this service has begun a turn, and goes on with it.",
+    )
+    asked_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When a task was made that is to run it here."
+    )
+    waits_for = models.CharField(
+        max_length=500,
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Why the runner of this service did not take it up.",
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     objects = querysets.ExecutionQuerySet.as_manager()

@@ -82,7 +82,13 @@ def acquire(*, session: Session, holder: str, seconds: float | None = None) -> E
     term = settings.AGENTMEMORY_EXECUTION_LEASE if seconds is None else seconds
     Execution.objects.acquire(session.pk, holder=holder, seconds=term)
     Execution.objects.filter(pk=session.pk).update(
-        execution_id=uuid.uuid4(), phase=Phase.READY, seconds=term, assistant_uid="", interrupted_at=None
+        execution_id=uuid.uuid4(),
+        phase=Phase.READY,
+        seconds=term,
+        assistant_uid="",
+        interrupted_at=None,
+        own=False,
+        waits_for="",
     )
     execution = Execution.objects.get(pk=session.pk)
     events.append(session=session, entries=[(Type.EXECUTION_ACQUIRED, {**_name(execution), "holder": holder})])

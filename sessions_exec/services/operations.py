@@ -58,6 +58,26 @@ def end_turn(*, session_id: int, epoch: int | None, operator: str, reason: str) 
 
 
 @transaction.atomic
+def send_input(*, session_id: int, uid: str, prompt: str, delivery: str, operator: str) -> Input:
+    """Admit an operator's prompt to a session (S4). Sent again under the same id it is the same one.
+
+    Raises `NotFound`, `Invalid`, and what `inbox.admit` raises.
+    """
+    session = transcripts.lock(session_id)
+    row, is_new = inbox.admit(session=session, uid=uid, prompt=prompt, delivery=delivery)
+    if is_new:
+        activity.record(
+            "send input",
+            who=f"operator:{operator}",
+            target=row,
+            reason="sent from the session's page",
+            space=session.space,
+            detail={"session": session.name, "delivery": delivery},
+        )
+    return row
+
+
+@transaction.atomic
 def cancel_input(*, input_id: int, operator: str, reason: str) -> None:
     """Take back an input that waits (S4). Raises `NotFound`, and `Invalid` for one that waits no longer."""
     named = Input.objects.filter(pk=input_id).values_list("session", flat=True).first()

@@ -53,7 +53,10 @@ def why(waiting: Input, execution: Execution | None, now: datetime) -> str:
     if state == "expired":
         return "the execution has expired: what it left is looked at first"
     if state == "idle":
-        return "for a runner: nobody runs the session" if waiting.resume else "nobody wants it run now"
+        if not waiting.resume:
+            return "nobody wants it run now"
+        kept = execution.waits_for if execution is not None else ""
+        return kept or "for a runner: nobody runs the session"
     if waiting.kind == Input.Kind.CONTINUATION or waiting.delivery == Input.Delivery.STEER:
         return "for the next step of the run"
     return "until the run would go idle"

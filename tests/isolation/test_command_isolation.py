@@ -23,6 +23,7 @@ LINES: dict[str, Line] = {
     "purge --session": lambda file: ["--session", SESSION, "--reason", "asked for"],
     "purge --message": lambda file: ["--session", SESSION, "--message", UID, "--reason", "asked for"],
     "purge --everything": lambda file: ["--everything", "--reason", "asked for"],
+    "run_agent": lambda file: ["--once"],
     "take_back": lambda file: ["--session", SESSION, "--reason", "wrong", UID],
     "take_back --delete": lambda file: ["--session", SESSION, "--reason", "wrong", "--delete", UID],
 }

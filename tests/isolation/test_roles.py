@@ -45,6 +45,8 @@ PAGES = {
 }
 FOR_ALL = {"index", "search", "jsi18n", "password_change", "password_change_done"}
 ELSEWHERE = {"app_list", "login", "logout", "autocomplete", "view_on_site", "auth_user_password_change"}
+# Parts of a session's page, with tests of their own.
+ELSEWHERE |= {"sessions_exec_input_send", "sessions_exec_input_watch"}
 CURATORS_ACTS = {
     "agentmemory.consolidation": {"undo"},
     "agentmemory.memory": {

@@ -29,7 +29,7 @@ from agentmemory.services import (
 )
 from agentmemory.services.transcripts import NewMessage
 from distillation.models import Cursor, DistillationPass, Quarantine
-from sessions_exec.models import Webhook
+from sessions_exec.models import ModelCall, Webhook
 from sessions_exec.models.webhooks import TEST
 from sessions_exec.services import announcing, executions, inbox
 
@@ -117,6 +117,15 @@ def run_a_session(caller: Caller) -> None:
     session, _ = sessions.adopt(agent=caller.agent, name="s2")
     inbox.admit(session=session, uid="i1", prompt="Go on.", delivery="queue")
     executions.acquire(session=session, holder="runner", seconds=30)
+    ModelCall.objects.create(
+        space=session.space,
+        agent=session.agent,
+        session=session,
+        epoch=1,
+        purpose="answer",
+        provider_name="p",
+        model="m",
+    )
 
 
 def plan() -> list[Node]:

@@ -59,6 +59,9 @@ class Reply:
     drip_seconds: float = 0.0
     """Seconds between two bytes of the body; 0 sends it at once."""
     drop: bool = False
+    gate: threading.Event | None = None
+    """Only `gate_at` bytes of the body are sent before it is set."""
+    gate_at: int = 0
 
 
 Behaviour = Callable[[Recorded], Reply]
@@ -89,6 +92,61 @@ def message(
 
 def raw_text(text: str) -> Behaviour:
     return lambda _request: message(text)
+
+
+def streamed(
+    *texts: str,
+    calls: Sequence[Mapping[str, Any]] = (),
+    stop_reason: str = "",
+    input_tokens: int = 100,
+    output_tokens: int = 20,
+    end: bool = True,
+    gate: threading.Event | None = None,
+) -> Behaviour:
+    """An answer as a stream: a text block in pieces, then tool calls (`id`, `name`, `input`).
+
+    Without `end` it breaks off before its end is told. With a `gate` it stands still there until that is set.
+    """
+    parts: list[dict[str, Any]] = []
+    if texts:
+        parts += _streamed_block(0, {"type": "text", "text": ""}, [{"type": "text_delta", "text": t} for t in texts])
+    for index, call in enumerate(calls, start=len(parts) and 1):
+        given = json.dumps(call["input"])
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in (given[:5], given[5:])]
+        block = {"type": "tool_use", "id": call["id"], "name": call["name"], "input": {}}
+        parts += _streamed_block(index, block, deltas)
+    usage = {"input_tokens": input_tokens, "output_tokens": 1}
+    begun = {"id": "msg_test", "type": "message", "role": "assistant", "model": "test-model", "content": []}
+    first: dict[str, Any] = {
+        "type": "message_start",
+        "message": {**begun, "stop_reason": None, "stop_sequence": None, "usage": usage},
+    }
+    reason = stop_reason or ("tool_use" if calls else "end_turn")
+    told = {"stop_reason": reason, "stop_sequence": None}
+    last: list[dict[str, Any]] = [
+        {"type": "message_delta", "delta": told, "usage": {"output_tokens": output_tokens}},
+        {"type": "message_stop"},
+    ]
+    before = _events([first, *parts])
+    body = before + (_events(last) if end else b"")
+    headers = {"Content-Type": "text/event-stream"}
+    return lambda _request: Reply(headers=headers, body=body, gate=gate, gate_at=len(before))
+
+
+def error_in_stream(error_type: str = "overloaded_error", words: str = "scripted") -> Behaviour:
+    """A stream whose status is good, and whose first event is an error."""
+    body = _events([{"type": "error", "error": {"type": error_type, "message": words}}])
+    return lambda _request: Reply(headers={"Content-Type": "text/event-stream"}, body=body)
+
+
+def _streamed_block(index: int, block: Mapping[str, Any], deltas: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    begun = {"type": "content_block_start", "index": index, "content_block": dict(block)}
+    pieces = [{"type": "content_block_delta", "index": index, "delta": dict(delta)} for delta in deltas]
+    return [begun, *pieces, {"type": "content_block_stop", "index": index}]
+
+
+def _events(events: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events)
 
 
 def memories(items: Sequence[Mapping[str, Any]]) -> Behaviour:
@@ -145,7 +203,12 @@ def error_after_text(text: str = '{"memories": []}') -> Behaviour:
 
 
 def one_memory_per_user_line(request: Recorded) -> Reply:
-    """A sensible answer: each user message shown becomes one memory that cites and quotes it."""
+    """A sensible answer: each user message shown becomes one memory that cites and quotes it.
+
+    Who asks for a stream runs a session, and gets a word.
+    """
+    if request.body.get("stream"):
+        return streamed("Under", "stood.")(request)
     lines = [(seq, text) for seq, role, text in request.shown if role == "user"]
     found = [
         {
@@ -177,6 +240,8 @@ BEHAVIOURS: dict[str, Callable[..., Behaviour]] = {
     "drip": drip,
     "drop": drop,
     "error_after_text": error_after_text,
+    "streamed": lambda texts=(), calls=(), **more: streamed(*texts, calls=calls, **more),
+    "error_in_stream": error_in_stream,
     "default": lambda: one_memory_per_user_line,
 }
 
@@ -272,6 +337,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(reply.body)))
         self.end_headers()
+        if reply.gate is not None:
+            self.wfile.write(reply.body[: reply.gate_at])
+            self.wfile.flush()
+            while not reply.gate.wait(0.05):
+                if stopping.is_set():
+                    return
+            self.wfile.write(reply.body[reply.gate_at :])
+            return
         step = 1 if reply.drip_seconds else max(1, len(reply.body))
         for at in range(0, len(reply.body), step):
             self.wfile.write(reply.body[at : at + step])

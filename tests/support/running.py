@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from agentmemory.models import Session
+from agentmemory.models import Message, Session
 from agentmemory.services import transcripts
 from sessions_exec.leases import ClockTimestamp
-from sessions_exec.models import Execution, SessionEvent
-from sessions_exec.services import executions
+from sessions_exec.models import Execution, Input, SessionEvent
+from sessions_exec.services import executions, inbox
 
 
 def acquire(session: Session, holder: str = "runner", **given: Any) -> executions.Held:
@@ -36,3 +36,18 @@ def log(session: Session) -> list[str]:
 
 def row(session: Session) -> Execution:
     return Execution.objects.get(pk=session.pk)
+
+
+def admit(session: Session, uid: str, prompt: str = "Hello.", delivery: str = "steer") -> Input:
+    return inbox.admit(session=session, uid=uid, prompt=prompt, delivery=delivery)[0]
+
+
+def transcript(session: Session) -> list[tuple[str, str, str]]:
+    """Type, subtype and words of what was said."""
+    rows = Message.objects.filter(session=session).order_by("seq")
+    return [(each.type, each.subtype, each.text) for each in rows]
+
+
+def is_free(session: Session) -> bool:
+    execution = row(session)
+    return (execution.holder, execution.expires_at, execution.phase) == ("", None, "safe")
