@@ -37,6 +37,11 @@ def _moment(value: Any) -> datetime:
         raise PydanticCustomError("moment", "There is no such time") from error
 
 
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 1.0 is the integer 1."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _content(value: Any) -> Any:
     if not isinstance(value, str | list):
         raise PydanticCustomError("content", "A string or a list of blocks")
@@ -48,10 +53,15 @@ def rfc3339(value: datetime) -> str:
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+Whole = Annotated[int, BeforeValidator(_whole)]
+"""An integer in a body."""
+
 Text = Annotated[str, AfterValidator(_storable)]
 """A text that the database can hold."""
 
-Uid = Annotated[str, AfterValidator(_uid), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})]
+Uid = Annotated[
+    str, AfterValidator(_uid), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"\S"})
+]
 
 Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
 

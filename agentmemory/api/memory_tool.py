@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agentmemory.api import parameters
 from agentmemory.api.auth import Call
-from agentmemory.api.fields import Text
+from agentmemory.api.fields import Text, Whole
 from agentmemory.api.parameters import OwnerQuery, ScopeQuery
 from agentmemory.api.problems import Problem
 from agentmemory.api.shapes import In, Out
@@ -19,7 +19,7 @@ router = Router(tags=["Memories"])
 
 Path = Annotated[Text, Field(max_length=1_000, description="`/memories`, or below it.")]
 Words = Annotated[Text, Field(max_length=100_000)]
-Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+Number = Annotated[Whole, Field(ge=-(2**31), lt=2**31)]
 
 
 class ViewIn(In):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from ninja import Query, Router, Status
-from pydantic import Field
+from pydantic import Field, WithJsonSchema
 
 from agentmemory.api import paging, parameters
 from agentmemory.api.auth import Call
@@ -23,6 +23,8 @@ from distillation.services import standings
 from sessions_exec.services import executions
 
 router = Router(tags=["Sessions"])
+
+NewName = Annotated[str, WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,200}$"})]
 
 
 class SessionsQuery(OwnerQuery):
@@ -64,7 +66,7 @@ def list_sessions(request: Call, query: Query[SessionsQuery]) -> Page[SessionOut
 @router.put("/sessions/{id}", response={200: SessionOut, 201: SessionOut, 404: Problem})
 def put_session(
     request: Call,
-    id: str,  # noqa: A002 - as in the path
+    id: NewName,  # noqa: A002 - as in the path
     query: Query[OwnerQuery],
     body: SessionIn | None = None,
 ) -> Status[SessionOut]:

@@ -11,7 +11,7 @@ from agentmemory.api.paging import Page
 from agentmemory.api.parameters import OwnerQuery
 from agentmemory.api.problems import Problem
 from sessions_exec.api import shapes
-from sessions_exec.api.shapes import DeliveryIn, InputIn, InputOut
+from sessions_exec.api.shapes import InputDeliveryIn, InputIn, InputOut
 from sessions_exec.services import inbox
 
 router = Router(tags=["Execution"])
@@ -55,7 +55,7 @@ def change_input(
     request: Call,
     id: str,  # noqa: A002
     input: str,  # noqa: A002
-    body: DeliveryIn,
+    body: InputDeliveryIn,
     query: Query[OwnerQuery],
 ) -> InputOut:
     """Let a waiting input steer, or queue."""

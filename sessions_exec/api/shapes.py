@@ -29,7 +29,7 @@ class InputIn(In):
     resume: bool = Field(default=True, description="Whether it is wanted to be run now.")
 
 
-class DeliveryIn(In):
+class InputDeliveryIn(In):
     """When an input is to be promoted."""
 
     delivery: Delivery

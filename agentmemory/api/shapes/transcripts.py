@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from agentmemory.api.fields import Content, Moment, Text, Timestamp, Uid, Uids
+from agentmemory.api.fields import Content, Moment, Text, Timestamp, Uid, Uids, Whole
 from agentmemory.api.problems import TooLarge
 from agentmemory.api.shapes import In, Out
 from agentmemory.models import Message
@@ -57,8 +57,8 @@ class MessageIn(In):
 class ExecutionIn(In):
     """The execution that a runner acts under."""
 
-    id: str | int
-    epoch: int
+    id: str | Whole
+    epoch: Whole
 
 
 class MessagesIn(In):
