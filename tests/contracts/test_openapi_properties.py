@@ -116,7 +116,7 @@ def check(case: Any, token: str, *, excluded: list[Any]) -> None:
     headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
     answer = case.call(headers=headers)
     unfit = [REFUSED] if for_what_no_schema_says(answer) else []
-    case.validate_response(answer, excluded_checks=[*excluded, *unfit])
+    case.validate_response(answer, headers=headers, excluded_checks=[*excluded, *unfit])
 
 
 def for_what_no_schema_says(answer: Any) -> bool:
