@@ -60,7 +60,7 @@ Text = Annotated[str, AfterValidator(_storable)]
 """A text that the database can hold."""
 
 Uid = Annotated[
-    str, AfterValidator(_uid), WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "pattern": r"\S"})
+    str, AfterValidator(_uid), WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"[^\s\x1c-\x1f\x85]"})
 ]
 
 Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]

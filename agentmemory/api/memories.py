@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from django.http import HttpResponse
 from ninja import Header, Query, Router, Status
-from pydantic import ValidationError, WithJsonSchema
+from pydantic import ValidationError
 
 from agentmemory.api import paging, parameters, problems
 from agentmemory.api.auth import Call
@@ -31,10 +31,18 @@ from agentmemory.services import memories, sources
 LARGEST_BATCH = 500
 
 router = Router(tags=["Memories"])
-_Tags = Annotated[str, WithJsonSchema({"type": "string", "pattern": r'^(\*|(W/)?"[^" ,]*"(, *(W/)?"[^" ,]*")*)$'})]
-_Star = Annotated[str, WithJsonSchema({"type": "string", "enum": ["*"]})]
-IfMatch = Annotated[_Tags | None, Header(alias="If-Match", description='`"VERSION"`, a list of them, or `*`.')]
-IfNoneMatch = Annotated[_Star | None, Header(alias="If-None-Match", description="`*` creates only.")]
+IfMatch = Annotated[
+    str | None,
+    Header(
+        alias="If-Match",
+        description='`"VERSION"`, a list of them, or `*`.',
+        pattern=r'^(\*|(W/)?"[^" ,]*"( *, *(W/)?"[^" ,]*")*)$',
+    ),
+]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(alias="If-None-Match", description="`*` creates only.", pattern=r"^\*$"),
+]
 
 
 @router.get("/memories", response={200: Page[MemoryOut], 404: Problem})

@@ -57,6 +57,7 @@ class MemoryAPI(NinjaAPI):
         for path in document["paths"].values():
             for operation in path.values():
                 _describe_errors(operation)
+                _describe_headers(operation)
             _describe_manners(path)
         return document
 
@@ -69,6 +70,15 @@ def _describe_errors(operation: dict[str, Any]) -> None:
         if int(status) >= 400:
             answer["content"] = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     operation["responses"] = dict(sorted(answers.items()))
+
+
+def _describe_headers(operation: dict[str, Any]) -> None:
+    """A header is there or not: what stands in it is a text, never null."""
+    for parameter in operation.get("parameters", []):
+        schema = parameter["schema"]
+        if parameter["in"] == "header" and "anyOf" in schema:
+            (said,) = (each for each in schema.pop("anyOf") if each != {"type": "null"})
+            schema.update(said)
 
 
 def _describe_manners(path: dict[str, Any]) -> None:

@@ -545,7 +545,7 @@ def test_m4_history_is_seen_by_those_who_may_see_the_memory(api: Api, other: Api
     memory = api.write("k", "Private before.")
     path = f"/history/{memory['id']}"
     assert other.get(path).status == 404
-    assert other.get(path).raw == other.get("/history/00000000-0000-4000-8000-000000000000").raw
+    assert other.get(path).told == other.get("/history/00000000-0000-4000-8000-000000000000").told
     assert whole_space.get(path).status == 200
     curation.share(memory_id=memory["id"], author=Author(kind="operator", name="olga"), reason="useful")
     curation.edit(

@@ -322,7 +322,7 @@ def test_a_session_is_its_agents_alone(api: Api, other: Api) -> None:
     for method, path, body in calls:
         theirs = other.call(method, path, body)
         assert theirs.status == 404, path
-        assert theirs.raw == other.call(method, path.replace("s1", "none"), body).raw
+        assert theirs.told == other.call(method, path.replace("s1", "none"), body).told
     assert other.put("/sessions/s1").status == 201
     assert other.get("/sessions/s1").body["last_seq"] == 0
     assert api.get("/sessions/s1").body["last_seq"] == 1

@@ -34,6 +34,11 @@ class Answer:
         return self.raw.decode()
 
     @property
+    def told(self) -> bytes:
+        """All that it tells its caller of the matter: not by which id the log knows the request."""
+        return self.raw.replace(self.headers.get("X-Request-ID", "").encode(), b"")
+
+    @property
     def kind(self) -> str:
         """How the type of a problem ends."""
         assert self.headers["Content-Type"] == "application/problem+json", self
