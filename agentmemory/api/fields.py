@@ -56,14 +56,24 @@ def rfc3339(value: datetime) -> str:
 Whole = Annotated[int, BeforeValidator(_whole)]
 """An integer in a body."""
 
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
+"""A pattern for the document: with something in it that is no white space."""
+
 Text = Annotated[str, AfterValidator(_storable)]
 """A text that the database can hold."""
 
-Uid = Annotated[
-    str, AfterValidator(_uid), WithJsonSchema({"type": "string", "maxLength": 200, "pattern": r"[^\s\x1c-\x1f\x85]"})
-]
+Uid = Annotated[str, AfterValidator(_uid), WithJsonSchema({"type": "string", "maxLength": 200, "pattern": NOT_BLANK})]
 
 Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+
+Prompt = Annotated[
+    Any,
+    AfterValidator(_content),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string", "pattern": NOT_BLANK}, {"type": "array", "items": {}, "minItems": 1}]}
+    ),
+]
+"""What a message says, where it must say something."""
 
 Content = Annotated[
     Any,

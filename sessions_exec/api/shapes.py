@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from agentmemory.api.fields import Content, Text, Timestamp, Uid
+from agentmemory.api.fields import Content, Prompt, Text, Timestamp, Uid
 from agentmemory.api.shapes import In, Out
 from agentmemory.api.shapes.transcripts import ExecutionIn
 from sessions_exec.models import Execution, Input
@@ -22,7 +22,7 @@ class InputIn(In):
     """A prompt for a session. Its id is the uid of the message that it becomes."""
 
     id: Uid
-    prompt: Content
+    prompt: Prompt
     delivery: Delivery = Field(
         default="steer", description="`steer`: at the next step. `queue`: when the session would go idle."
     )

@@ -36,6 +36,8 @@ EXAMPLES = settings(
 )
 # What a call that the document allows may be refused for, since no schema can say it: by the field that is named.
 UNSAYABLE = {
+    "key": "which characters can be printed",
+    "owner": "whose token it is",
     "query.owner": "whose token it is",
     "query.scope": "whose token it is",
     "query.after": "whether a page was given out before",

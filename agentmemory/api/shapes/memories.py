@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field, WrapValidator
 
-from agentmemory.api.fields import Moment, Text, Texts, Timestamp
+from agentmemory.api.fields import NOT_BLANK, Moment, Text, Texts, Timestamp
 from agentmemory.api.shapes import In, Out
 from agentmemory.models import Agent, Memory
 from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH, KEY_LENGTH, TAG_COUNT
@@ -18,7 +18,9 @@ from agentmemory.services import memories, sources
 class MemoryIn(In):
     """A memory to be written. What is left out, or null, keeps what the memory has."""
 
-    content: Text = Field(description=f"Trimmed; 1 to {CONTENT_LENGTH:,} characters.")
+    content: Text = Field(
+        description=f"Trimmed; 1 to {CONTENT_LENGTH:,} characters.", json_schema_extra={"pattern": NOT_BLANK}
+    )
     context: Text | None = Field(
         default=None,
         description=f"Helps to find it and is never shown in prompts; at most {CONTEXT_LENGTH:,} characters.",
