@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.support.faulty_worker import Orders
 from tests.support.model_server import ModelServer
 
 ROUNDS = int(os.environ.get("ROUNDS", "2"))
+Begin = Callable[..., BaseProcess]
 Distil = Callable[..., BaseProcess]
 
 
@@ -50,14 +52,14 @@ def orders() -> Iterator[Orders]:
 
 
 @pytest.fixture
-def distil(server: ModelServer, orders: Orders) -> Iterator[Distil]:
-    """Start `distill` in a process of its own, under orders; nothing of it is left after the test."""
+def begin(server: ModelServer, orders: Orders) -> Iterator[Begin]:
+    """Start a command in a process of its own, under orders; nothing of it is left after the test."""
     begun: list[BaseProcess] = []
 
-    def start(*, environment: dict[str, str] | None = None, **settings: Any) -> BaseProcess:
+    def start(command: Sequence[str], *, environment: dict[str, str] | None = None, **settings: Any) -> BaseProcess:
         database = {name: connection.settings_dict[name] for name in ("HOST", "PORT", "NAME", "USER", "PASSWORD")}
         process = faulty_worker.start(
-            ["distill"],
+            command,
             orders=orders,
             settings={**values(server), **settings},
             database=database,
@@ -70,3 +72,8 @@ def distil(server: ModelServer, orders: Orders) -> Iterator[Distil]:
     for process in begun:
         process.kill()
         process.join()
+
+
+@pytest.fixture
+def distil(begin: Begin) -> Distil:
+    return functools.partial(begin, ["distill"])
