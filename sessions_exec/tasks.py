@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from django.utils.module_loading import import_string
 
+from sessions_exec import loops
 from sessions_exec.errors import TaskFailed, TaskStopped
 from sessions_exec.services import ticks
 
@@ -23,7 +24,7 @@ def perform(function: str, argument: int | str | None = None, regular: str = "")
     Raises `TaskStopped` in the midst of the function when the worker is asked to stop.
     """
     try:
-        with stopped_by_sigterm():
+        with stopped_by(signal.SIGTERM):
             call = import_string(function)
             outcome = call() if argument is None else call(argument)
     except Exception as error:
@@ -34,17 +35,23 @@ def perform(function: str, argument: int | str | None = None, regular: str = "")
 
 
 @contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """Raise `TaskStopped` in the midst of the block when this process is asked to stop (D20)."""
+def stopped_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Raise `TaskStopped` in the midst of the block when this process gets one of the signals (D20).
+
+    A call of the network that is waited for is broken off in order, and ends with it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, frame: object) -> None:
-        raise TaskStopped(128 + number)
+        stopped = TaskStopped(128 + number)
+        if not loops.break_off(stopped):
+            raise stopped
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from agentmemory.authorship import Author
 from agentmemory.models import Memory, Message, Provider
 from agentmemory.services import stored_secrets
 from distillation.models import Cursor, DistillationPass
-from distillation.services import distilling, ledger, operations, redistillation, retention
+from distillation.services import distilling, operations, overview, redistillation, retention
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -31,7 +31,7 @@ def test_d25_answers_are_forgotten_after_their_time_and_the_rest_stays(server: M
     assert (row.answer, row.outcome, row.input_tokens) == ("", "applied", 100)
 
 
-def test_the_ledger_sums_calls_by_day_space_agent_and_provider_failures_included(
+def test_d25_calls_are_summed_by_day_space_agent_and_provider_failures_included(
     server: ModelServer, tell: Tell
 ) -> None:
     Provider.objects.create(
@@ -41,11 +41,8 @@ def test_the_ledger_sums_calls_by_day_space_agent_and_provider_failures_included
     server.script(model_server.raw_text("no json"))
     distilling.run_pass(cursor_id=cursor_of(session).pk)
     distilling.run_pass(cursor_id=cursor_of(session).pk, force=True)
-    now = timezone.now()
-    [line] = ledger.lines(
-        by=["day", "space", "agent", "provider"], since=now - timedelta(days=1), until=now + timedelta(days=1)
-    )
-    assert line.by == {"day": now.date(), "space": "acme", "agent": "ada", "provider": "anthropic"}
+    [line] = overview.spent()
+    assert (line.day, line.space, line.agent, line.provider) == (timezone.now().date(), "acme", "ada", "anthropic")
     assert (line.calls, line.failed, line.input_tokens, line.output_tokens) == (2, 1, 200, 40)
     assert line.cost == Decimal("0.000280")
 

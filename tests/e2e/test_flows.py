@@ -27,7 +27,7 @@ from django.utils import timezone
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Certificate, Memory, Message, MessageIndex, Token
 from agentmemory.services import indexing, memories, sessions, transcripts
-from config import groups
+from config import groups, runs
 from distillation.models import Cursor, DistillationPass
 from distillation.services import distilling
 from sessions_exec.models import Recovery
@@ -304,6 +304,32 @@ def test_a_runner_that_died_is_recovered_and_its_session_says_so(console: Consol
     assert "an input asks to go on" in console.text("#result_list")
     assert not recovery.recover(session_id=session.pk), "what a person recovered is recovered once"
     assert Recovery.objects.count() == 1
+
+
+def test_an_input_that_is_sent_from_a_sessions_page_is_seen_answered_without_loading_it_again(
+    console: Console, agent: Agent, model: ModelServer
+) -> None:
+    agent.run_here = True
+    agent.save()
+    session = tell(agent, SAID).session
+    assert session is not None
+    model.script(model_server.streamed("On ", "Tuesdays."))
+
+    console.open(f"agentmemory/session/{session.pk}/change/")
+    console.page.fill("#send-form textarea", "When do we deploy?")
+    console.page.click("#send-form button[type=submit]")
+    console.page.wait_for_selector("#watch >> text=An input waits for a runner.")
+    console.picture("sent")
+    console.page.evaluate("window.loadedOnce = true")
+    assert runs.run_session(session.pk) == "idle"
+    console.page.wait_for_selector("#conversation >> text=On Tuesdays.")
+    assert "When do we deploy?" in console.text("#conversation")
+    console.page.wait_for_function("document.querySelector('#watch').innerText === ''")
+    assert console.page.evaluate("window.loadedOnce"), "it was loaded again"
+    console.picture("answered")
+    policy = console.page.request.get(console.page.url).headers["content-security-policy"]
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy.partition("script-src")[2].partition(";")[0]
 
 
 def test_a_new_agent_gets_a_token_that_is_shown_once_and_a_snippet_that_connects(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -34,7 +35,7 @@ class Command(BaseCommand):
         if options["dry_run"]:
             return self._tell(windows)
         bar = _Bar(total=sum(window.messages for window in windows))
-        with tasks.stopped_by_sigterm():
+        with tasks.stopped_by(signal.SIGTERM):
             summary = distilling.run_due(**within, on_pass=bar.move)
         bar.end()
         return self._sum_up(summary)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import time
 from argparse import ArgumentParser
 from typing import Any
@@ -22,7 +23,7 @@ LOOK_AGAIN = 15.0
 
 
 class Command(BaseCommand):
-    help = "Runs an agent in the foreground: answers the inputs of its sessions as they come. SIGTERM hands over."
+    help = "Runs an agent in the foreground: answers the inputs of its sessions. SIGTERM and Ctrl-C hand over."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--space", required=True, metavar="SLUG")
@@ -36,7 +37,7 @@ class Command(BaseCommand):
             session = _session(agent, options["session"])
         except AgentMemoryError as error:
             raise CommandError(str(error)) from error
-        with tasks.stopped_by_sigterm():
+        with tasks.stopped_by(signal.SIGTERM, signal.SIGINT):
             self._serve(agent, session, once=options["once"])
 
     def _serve(self, agent: Agent, session: Session | None, *, once: bool) -> None:
