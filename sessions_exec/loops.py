@@ -57,7 +57,7 @@ def _on_new_loop(call: Coroutine[Any, Any, T]) -> T:
     try:
         task = loop.create_task(call)
         if threading.current_thread() is threading.main_thread():
-            return _so_that_it_can_be_broken_off(_Call(loop, task))
+            return _so_that_it_can_be_broken_off(loop, task)
         return loop.run_until_complete(task)
     finally:
         # A task's time limit may break out of the loop by a signal: the connection is closed all the same.
@@ -68,11 +68,11 @@ def _on_new_loop(call: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
-def _so_that_it_can_be_broken_off(call: _Call) -> Any:
+def _so_that_it_can_be_broken_off(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
     global _call
-    _call = call
+    _call = call = _Call(loop, task)
     try:
-        answer = call.loop.run_until_complete(call.task)
+        answer = loop.run_until_complete(task)
     except BaseException as error:
         if call.error is None:
             raise
