@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -39,7 +40,7 @@ def prepare(*, database: bool = True) -> None:
 
 
 def command_line(arguments: Sequence[str]) -> None:
-    """Run one management command. A broken installation ends it with a sentence, not a trace."""
+    """Run one management command. A broken installation ends it with a sentence, Ctrl-C with nothing: no trace."""
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
 
@@ -50,4 +51,8 @@ def command_line(arguments: Sequence[str]) -> None:
         prepare(database=command not in WITHOUT_DATABASE and "--help" not in arguments)
     except (ImproperlyConfigured, programs.CannotStart) as error:
         sys.exit(f"Cannot start: {error}")
-    execute_from_command_line(list(arguments))
+    try:
+        execute_from_command_line(list(arguments))
+    except KeyboardInterrupt:
+        # Asked for. What was in its midst has settled on the way here.
+        sys.exit(128 + signal.SIGINT)

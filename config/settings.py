@@ -202,6 +202,8 @@ MIDDLEWARE = [
     "config.api.repeats.RepeatMiddleware",
 ]
 ROOT_URLCONF = "config.urls"
+# Where a sign-in leads that names no place of this service to go back to.
+LOGIN_REDIRECT_URL = "admin:index"
 ASGI_APPLICATION = "config.asgi.application"
 TEMPLATES = [
     {

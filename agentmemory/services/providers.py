@@ -114,3 +114,6 @@ def _addresses(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]
     except OSError:
         # It cannot be resolved now; the call itself will say so.
         return []
+    except UnicodeError:
+        # A part of the name is longer than any name's may be.
+        raise Invalid("This is no address.", field="address") from None

@@ -57,6 +57,9 @@ def check_url(url: str, *, private: bool) -> None:
         found = [info[4][0] for info in socket.getaddrinfo(parsed.raw_host.decode(), None, type=socket.SOCK_STREAM)]
     except OSError:
         return
+    except UnicodeError:
+        # A part of the name is longer than any name's may be.
+        raise Invalid("This is no address.", field="url") from None
     try:
         _judge(found, private=private)
     except AddressRefused as error:

@@ -494,14 +494,20 @@ def test_the_set_up_is_changed_by_form_with_a_reason_on_record(operator: Client)
     assert Activity.objects.get(act="create").reason == "the first one"
 
 
-def test_a_provider_at_a_private_address_is_refused(operator: Client, settings: Any) -> None:
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [("http://127.0.0.1:9", "private"), (f"https://{'a' * 64}.example.com", "This is no address")],
+)
+def test_a_provider_at_a_private_address_or_at_none_is_refused(
+    operator: Client, settings: Any, address: str, says: str
+) -> None:
     settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES = False
-    values = {"name": "inner", "kind": "anthropic", "address": "http://127.0.0.1:9", "served_models": "[]"}
+    values = {"name": "inner", "kind": "anthropic", "address": address, "served_models": "[]"}
 
     answer = operator.post(page("agentmemory_provider_add"), {**values, "reason": "why not"})
 
     assert answer.status_code == 200
-    assert "private" in answer.content.decode()
+    assert says in answer.content.decode()
 
 
 @pytest.mark.parametrize(

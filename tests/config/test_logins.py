@@ -54,6 +54,12 @@ def test_an_account_is_held_back_from_an_address_and_not_from_another_until_the_
     assert tried(PASSWORD) == "in"
 
 
+@pytest.mark.parametrize("place", ["", "https://elsewhere.example/"])
+def test_a_sign_in_that_names_no_place_here_leads_to_the_start_page(place: str) -> None:
+    answer = Client().post(LOGIN, {"username": "vic", "password": PASSWORD, "next": place})
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+
+
 def test_an_address_is_held_back_whatever_the_account_and_a_sign_in_of_its_own_clears_nothing() -> None:
     limit = 5 * TRIES
     for n in range(limit):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,7 @@ from django_q.models import OrmQ
 
 from agentmemory.models import Agent, Message, Provider, Session
 from agentmemory.services import providers
-from config import regular, runs
+from config import entry, regular, runs
 from distillation.services import gates, overview, providing
 from sessions_exec import tasks
 from sessions_exec.models import Execution, Input, ModelCall
@@ -229,6 +230,22 @@ def test_the_command_answers_what_waits_aloud_and_ends(
     call_command("run_agent", "--space", "acme", "--agent", "ada", "--once")
     assert capsys.readouterr().out.count("Understood.") == 2
     assert own_runs.wanted(session.agent) == []
+    call_command("run_agent", "--space", "acme", "--agent", "ada", "--once")
+    assert capsys.readouterr().out == "Nothing waits.\n"
+
+
+def test_ctrl_c_ends_the_command_without_a_trace(
+    session: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", pressed)
+    monkeypatch.setattr(entry, "prepare", lambda **_: None)
+    with pytest.raises(SystemExit) as ended:
+        entry.command_line(["manage.py", "run_agent", "--space", "acme", "--agent", "ada"])
+    assert ended.value.code == 130
+    assert capsys.readouterr().out == "Waiting for inputs of ada; Ctrl-C ends it.\n"
 
 
 def test_the_command_says_why_it_cannot(session: Session, capsys: pytest.CaptureFixture[str]) -> None:

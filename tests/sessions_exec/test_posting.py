@@ -86,6 +86,7 @@ def test_what_is_allowed_is_still_no_way_to_a_clouds_metadata() -> None:
         ("ftp://example.org/", "https"),
         ("https:///hook", "host"),
         ("https://ada:word@example.org/", "no password"),
+        (f"https://{'a' * 64}.example.org/", "no address"),
         ("https://example.org:22/", "port"),
         ("https://example.org:25/", "port"),
         ("https://example.org:0/", "port"),

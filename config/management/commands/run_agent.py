@@ -37,6 +37,9 @@ class Command(BaseCommand):
             session = _session(agent, options["session"])
         except AgentMemoryError as error:
             raise CommandError(str(error)) from error
+        if not options["once"]:
+            self.stdout.write(f"Waiting for inputs of {agent.handle}; Ctrl-C ends it.")
+            self.stdout.flush()
         with tasks.stopped_by(signal.SIGTERM, signal.SIGINT):
             self._serve(agent, session, once=options["once"])
 
@@ -54,9 +57,13 @@ class Command(BaseCommand):
                 later[each.pk] = self._run(each)
             if not ready:
                 if once:
-                    return
+                    return self._ended(ran=bool(later))
                 later = {pk: until for pk, until in later.items() if until > now}
                 time.sleep(LOOK)
+
+    def _ended(self, *, ran: bool) -> None:
+        if not ran:
+            self.stdout.write("Nothing waits.")
 
     def _run(self, session: Session) -> float:
         """Run one session, telling what it says while it says it. When to look at it again, where it waits."""
