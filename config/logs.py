@@ -6,13 +6,15 @@ import json
 import logging
 import traceback
 from datetime import UTC, datetime
+from http.client import responses
 from typing import Any
 from uuid import UUID
 
 from agentmemory import tracing
 
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "action", "color_message"}
-# These put paths, and with them memory keys and search words, into their messages: only the template is kept.
+# These put paths, and with them memory keys and search words, into their messages: the status says what happened, or
+# else the template.
 TEMPLATE_ONLY = ("django.request", "django.security", "django.server", "uvicorn.access")
 LONGEST_VALUE = 200
 
@@ -23,6 +25,10 @@ def _scalar(value: object) -> object | None:
     if isinstance(value, str | UUID):
         return str(value)[:LONGEST_VALUE]
     return None
+
+
+def _without_path(record: logging.LogRecord) -> str:
+    return responses.get(getattr(record, "status_code", 0), str(record.msg))
 
 
 def _frames(record: logging.LogRecord) -> list[str]:
@@ -42,7 +48,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "action": getattr(record, "action", None),
-            "message": str(record.msg) if hidden else record.getMessage(),
+            "message": _without_path(record) if hidden else record.getMessage(),
         }
         if request := tracing.current():
             line["request_id"] = request

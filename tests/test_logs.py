@@ -36,5 +36,7 @@ def test_an_exceptions_text_is_left_out() -> None:
 
 
 def test_a_requests_path_is_left_out() -> None:
-    found = line("django.request", "%s: %s", "Internal Server Error", "/memories/hunter2", request=object())
-    assert "hunter2" not in json.dumps(found)
+    for status, said in ({"status_code": 500}, "Internal Server Error"), ({}, "%s: %s"):
+        found = line("django.request", "%s: %s", "Server Error", "/memories/hunter2", request=object(), **status)
+        assert found["message"] == said
+        assert "hunter2" not in json.dumps(found)

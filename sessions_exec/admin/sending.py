@@ -71,16 +71,24 @@ def send(request: HttpRequest, session_id: int) -> HttpResponse:
     session = _session(session_id)
     if not may_send(request, session):
         raise PermissionDenied
+    end = f"{links.session(session.pk)}?at={max(1, session.last_seq)}"
+    if wrong := _refused(request, session):
+        # It is told above the conversation: the page is not to open below it.
+        messages.error(request, wrong)
+        return HttpResponseRedirect(end)
+    return HttpResponseRedirect(f"{end}#send")
+
+
+def _refused(request: HttpRequest, session: Session) -> str:
+    """Admit the input, or tell why it is not admitted."""
     form = SendForm(request.POST)
-    if form.is_valid():
-        try:
-            operations.send_input(session_id=session.pk, operator=request.user.get_username(), **form.cleaned_data)
-        except (AgentMemoryError, SessionsExecError) as error:
-            messages.error(request, str(error))
-    else:
-        wrong = (f"{form[name].label}: {each}" for name, errors in form.errors.items() for each in errors)
-        messages.error(request, " ".join(wrong))
-    return HttpResponseRedirect(f"{links.session(session.pk)}?at={max(1, session.last_seq)}#send")
+    if not form.is_valid():
+        return " ".join(f"{form[name].label}: {each}" for name, errors in form.errors.items() for each in errors)
+    try:
+        operations.send_input(session_id=session.pk, operator=request.user.get_username(), **form.cleaned_data)
+    except (AgentMemoryError, SessionsExecError) as error:
+        return str(error)
+    return ""
 
 
 @require_GET

@@ -213,6 +213,6 @@ def _causes(error: BaseException) -> str:
     words: list[str] = []
     current: BaseException | None = error
     while current is not None and len(words) < 5:
-        words.append(str(current) or type(current).__name__)
+        words.append(str(current).rstrip(".") or type(current).__name__)
         current = current.__cause__
     return ": ".join(dict.fromkeys(words))

@@ -231,7 +231,7 @@ def test_the_command_answers_what_waits_aloud_and_ends(
     assert capsys.readouterr().out.count("Understood.") == 2
     assert own_runs.wanted(session.agent) == []
     call_command("run_agent", "--space", "acme", "--agent", "ada", "--once")
-    assert capsys.readouterr().out == "Nothing waits.\n"
+    assert capsys.readouterr().out == "Nothing waits to be answered now.\n"
 
 
 def test_ctrl_c_ends_the_command_without_a_trace(

@@ -102,6 +102,8 @@ def test_what_is_no_input_is_refused_with_words(
     assert not Input.objects.exists()
     (told,) = get_messages(answer.wsgi_request)
     assert str(told).startswith(words)
+    # It stands above the conversation, where the page opens without a place below.
+    assert answer["Location"].endswith("?at=1")
 
 
 def test_who_may_only_look_has_no_box_and_is_refused(viewer: Client, session: Session) -> None:

@@ -63,7 +63,7 @@ class Command(BaseCommand):
 
     def _ended(self, *, ran: bool) -> None:
         if not ran:
-            self.stdout.write("Nothing waits.")
+            self.stdout.write("Nothing waits to be answered now.")
 
     def _run(self, session: Session) -> float:
         """Run one session, telling what it says while it says it. When to look at it again, where it waits."""
