@@ -55,8 +55,9 @@ class AgentModel:
             raise ModelCallFailed(kind=FailureKind.OVERLOADED, message=f"provider {provider} is being tried by another")
         endpoint = _endpoint(provider)
         row = self._booked(resolved, purpose=purpose, epoch=epoch)
+        heard = streaming.Heard(model=resolved.model, on_text=on_text)
         try:
-            reply = _call(endpoint, resolved.model, conversation, on_text, stop)
+            reply = _call(endpoint, conversation, heard, stop)
         except ModelCallFailed as failure:
             self._failed(row, failure)
             raise
@@ -65,8 +66,8 @@ class AgentModel:
             gates.still_paused(provider, now=timezone.now())
             raise
         except BaseException:
-            # What it used is not known: the process is about to end.
-            _close(row, CallStopped(), failure=STOPPED)
+            # The process is about to end: what was told of its use by now is on record.
+            _close(row, CallStopped(**heard.so_far()), failure=STOPPED)
             raise
         _close(row, reply)
         gates.resume(provider)
@@ -108,16 +109,16 @@ def _endpoint(provider: Provider) -> Endpoint | None:
 
 
 def _call(
-    endpoint: Endpoint | None, model: str, conversation: Conversation, on_text: OnText, stop: threading.Event
+    endpoint: Endpoint | None, conversation: Conversation, heard: streaming.Heard, stop: threading.Event
 ) -> ConversationReply:
     """The paid call. No transaction is open, and no connection is held, while the network is waited for (A2)."""
     if endpoint is None:
         reply = offline.reply(conversation)
-        on_text(reply.text)
+        heard.on_text(reply.text)
         return reply
     if not connection.in_atomic_block:
         connection.close()
-    return streaming.converse(endpoint, model=model, conversation=conversation, on_text=on_text, stop=stop)
+    return streaming.converse(endpoint, conversation=conversation, heard=heard, stop=stop)
 
 
 def _close(

@@ -33,13 +33,14 @@ MOST_BLOCKS = 200
 
 
 def converse(
-    endpoint: Endpoint, *, model: str, conversation: Conversation, on_text: OnText, stop: threading.Event
+    endpoint: Endpoint, *, conversation: Conversation, heard: Heard, stop: threading.Event
 ) -> ConversationReply:
-    """Ask once, and hear the answer while it comes. Blocks the calling thread.
+    """Ask the model of `heard` once, and hear the answer while it comes. Blocks the calling thread.
 
-    Raises `CallStopped` once `stop` is set, and `ModelCallFailed`; both tell what had come.
+    Raises `CallStopped` once `stop` is set, and `ModelCallFailed`; both tell what had come. Whatever else ends it,
+    `heard` has what had come.
     """
-    heard = Heard(model=model, on_text=on_text)
+    model = heard.model
 
     async def work() -> None:
         asking = anthropic_client.bounded(endpoint, lambda: _hear(endpoint, model, conversation, heard))

@@ -17,6 +17,7 @@ from agentmemory.services import providers
 from config import entry, regular, runs
 from distillation.services import gates, overview, providing
 from sessions_exec import tasks
+from sessions_exec.errors import TaskStopped
 from sessions_exec.models import Execution, Input, ModelCall
 from sessions_exec.services import executions, inbox, own_runs
 from tests.factories import AgentFactory, MemoryFactory, ProviderFactory, SessionFactory
@@ -92,6 +93,20 @@ def test_what_runs_cost_is_in_the_same_books_as_what_distillation_costs(server: 
     assert overview.standing().tokens_today == 1_100_000
     (calls,) = providing.calls_in_the_last_day().values()
     assert (calls.made, calls.failed, calls.tokens) == (1, 0, 1_100_000)
+
+
+def test_d25_what_a_call_used_is_booked_though_the_process_is_stopped_in_its_midst(
+    server: ModelServer, session: Session
+) -> None:
+    def stop(_text: str) -> None:
+        raise TaskStopped(143)
+
+    server.script(model_server.streamed("In the ", "harbour.", input_tokens=120))
+    admit(session, "i1")
+    with pytest.raises(TaskStopped):
+        runs.run(session, on_text=stop)
+    call = ModelCall.objects.get()
+    assert (call.outcome, call.failure, call.input_tokens) == ("failed", "stopped", 120)
 
 
 def test_d21_when_the_days_budget_is_spent_the_input_waits_and_says_so(server: ModelServer, session: Session) -> None:

@@ -42,9 +42,8 @@ def ask(
     conversation = Conversation(**{**said, "max_tokens": 50, **changes})
     return streaming.converse(
         Endpoint(address=server.address, key=KEY, timeout_seconds=timeout),
-        model="m-1",
         conversation=conversation,
-        on_text=(heard if heard is not None else []).append,
+        heard=streaming.Heard(model="m-1", on_text=(heard if heard is not None else []).append),
         stop=stop or threading.Event(),
     )
 
