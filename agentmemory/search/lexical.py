@@ -17,6 +17,7 @@ from django.core.exceptions import EmptyResultSet
 from django.db import connection, models
 
 from agentmemory.querysets import narrowing
+from agentmemory.search import weighing
 
 QUERY_LENGTH = 24_000
 """Characters of a query that are looked at: a whole prompt, or a window of a transcript, may be asked with."""
@@ -116,41 +117,6 @@ def _is_crumb(kind: str, word: str) -> bool:
     return kind == "part" and (len(word) == 1 or (len(word) == 2 and word.isdigit()))
 
 
-# A term weighs by its rarity among the rows in view (as in BM25; ten unseen rows are assumed, so that in a view of
-# few rows no term weighs next to nothing). Of a row, a term counts what `ts_rank` makes of its occurrences by place
-# (weights D, C, B, A: context, tags, content, key), mostly for the stem and a little for the word as written, and
-# saturates soon, so that covering more terms counts for more than repeating one. Divided by the weight of all terms:
-# 0 is nothing, 1 is everything, in the best place. The constants were measured (see `bench/retrieval.py`).
-_RANK = """
-WITH term AS MATERIALIZED (
-    SELECT n, stem::tsquery AS stem, word::tsquery AS word
-    FROM unnest(%(stems)s::text[], %(words)s::text[]) WITH ORDINALITY AS t (stem, word, n)
-), candidate AS MATERIALIZED (
-    SELECT * FROM (§view§) AS view (id, newest, search) WHERE search @@ %(any_of)s::tsquery
-), hit AS MATERIALIZED (
-    SELECT id, newest, n, 1.645 * (
-        0.8 * ts_rank('{0.3, 0.6, 0.8, 1.0}', search, stem) + 0.2 * ts_rank('{0.3, 0.6, 0.8, 1.0}', search, word)
-    ) AS strength
-    FROM candidate JOIN term ON search @@ stem
-), weight AS MATERIALIZED (
-    SELECT n, ln(1 + ((SELECT count(*) FROM (§view§) AS view) + 10.5 - rows) / (rows + 0.5)) AS weight
-    FROM term LEFT JOIN (SELECT n, count(*) AS found FROM hit GROUP BY n) AS counted USING (n),
-        LATERAL (SELECT coalesce(found, 1) AS rows) AS at_least_one
-), whole AS MATERIALIZED (
-    SELECT (SELECT sum(weight) FROM weight) AS weight,
-        (SELECT sum(weight) FROM (SELECT weight FROM weight ORDER BY weight DESC LIMIT %(floor_terms)s) AS most) AS most
-)
-SELECT id,
-    round((sum(weight * 1.5 * strength / (strength + 0.5)) / (SELECT weight FROM whole))::numeric, 6) AS score,
-    array_agg(n ORDER BY n)
-FROM hit JOIN weight USING (n)
-GROUP BY id, newest
-HAVING sum(weight) >= %(floor)s * (SELECT most FROM whole)
-ORDER BY score DESC, newest DESC, id DESC
-LIMIT %(limit)s
-"""
-
-
 def rank(queryset: models.QuerySet[Any], text: str, *, limit: int, newest: str = "updated_at") -> list[Hit]:
     """The rows of `queryset` that match `text` best, at most `limit`; of equals, the one with the greater `newest`.
 
@@ -164,16 +130,11 @@ def rank(queryset: models.QuerySet[Any], text: str, *, limit: int, newest: str =
         view, parameters = with_names(queryset.order_by().values_list("pk", newest, "search"))
     except EmptyResultSet:
         return []
-    parameters |= {
-        "stems": [term.stem_query for term in wanted.terms],
-        "words": [term.word_query for term in wanted.terms],
-        "any_of": wanted.any_of,
-        "floor": FLOOR,
-        "floor_terms": _FLOOR_TERMS,
-        "limit": limit,
-    }
+    stems, words = ([getattr(term, name) for term in wanted.terms] for name in ("stem_query", "word_query"))
+    statement, terms = weighing.statement(view, stems, words)
+    parameters |= terms | {"any_of": wanted.any_of, "floor": FLOOR, "floor_terms": _FLOOR_TERMS, "limit": limit}
     with connection.cursor() as cursor:
-        cursor.execute(_RANK.replace("§view§", view), parameters)
+        cursor.execute(statement, parameters)
         return list(_hits(cursor.fetchall(), wanted))
 
 
