@@ -192,6 +192,19 @@ def test_m7_a_hit_names_the_words_it_holds(space: Space) -> None:
     assert (hit.words, hit.rank) == (("green",), 1)
 
 
+def test_m7_the_first_of_many_are_the_first_of_all(space: Space) -> None:
+    """Rows that cannot come first are never scored: that changes nothing of what is found."""
+    chance = random.Random(7)
+    for _ in range(150):
+        words = [f"w{'abcdefghij'[int(10 ** chance.random()) - 1]}x" for _ in range(chance.randint(1, 6))]
+        keep(space, " ".join(words), context=chance.choice(["", "wax", "wcx wdx", "wjx wix"]))
+    for q in ("wax", "wax wbx", "wax wjx", "wax wcx wfx wjx", "wdx wix nowhere"):
+        everything = lexical.rank(Memory.objects.live(), q, limit=1_000)
+        assert len(everything) > 10
+        for limit in (1, 3, 10, 40):
+            assert lexical.rank(Memory.objects.live(), q, limit=limit) == everything[:limit]
+
+
 def test_m4_how_rare_a_word_is_does_not_depend_on_rows_out_of_view(space: Space) -> None:
     keep(space, "alpha one")
     keep(space, "beta two")
