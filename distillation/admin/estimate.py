@@ -47,4 +47,9 @@ def page(request: HttpRequest, site: AdminSite) -> HttpResponse:
 def _total(rows: list[preview.Estimate]) -> dict[str, Any]:
     sums = {name: sum(getattr(row, name) for row in rows) for name in ("windows", "messages", "characters", "tokens")}
     known = [row.cost for row in rows if row.cost is not None]
-    return {**sums, "cost": sum(known, start=charts.NO_MONEY), "unknown": len(known) < len(rows)}
+    return {
+        **sums,
+        "cost": sum(known, start=charts.NO_MONEY),
+        "unknown": len(known) < len(rows),
+        "about": any(row.about for row in rows),
+    }

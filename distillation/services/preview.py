@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import islice
+from typing import Protocol
 
 from django.utils import timezone
 
 from agentmemory.models import Agent, Session, Space
-from distillation import prompts
+from distillation import prompts, windows
 from distillation.models import Cursor
 from distillation.services import distilling, failures, gates, reading, resolution
 
 # What English prose comes to with current tokenizers, about; an estimate is all that is promised.
 CHARS_PER_TOKEN = 4
 ANSWER_TOKENS = 400
-# A page that estimates has an end, since each window costs a search: so many sessions, so many windows of each and
-# of all together.
+# A page that estimates has an end: so many sessions, so many windows of each and of all together.
 SESSIONS_LOOKED_AT = 50
 WINDOWS_LOOKED_AT = 40
 WINDOWS_IN_ALL = 200
+# What is known beside a window costs a search: a page makes so many, so many of them for one agent.
+SEARCHES = 10
+SEARCHES_OF_AN_AGENT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,10 @@ class Preview:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """What a run would read of one session. `more`: windows lie behind those that were looked at."""
+    """What a run would read of one session. `more`: windows lie behind those that were looked at.
+
+    `about`: for some of them another window's known memories stand in.
+    """
 
     cursor: Cursor
     windows: int
@@ -55,6 +61,35 @@ class Estimate:
     served_by: str
     obstacle: str
     more: bool
+    about: bool
+
+
+class Known(Protocol):
+    """What a window is shown as known."""
+
+    def __call__(self, agent: Agent, window: windows.Window) -> list[reading.KnownVersion]: ...
+
+
+@dataclass(kw_only=True)
+class Sample:
+    """The known memories of an agent's first windows, which stand in for those of all that follow.
+
+    How much is shown of them has a bound and varies little; looking for them is what takes the time of an estimate.
+    """
+
+    searches: int = 0
+    stood_in: int = 0
+    of_agents: dict[int, list[list[reading.KnownVersion]]] = field(default_factory=dict)
+
+    def __call__(self, agent: Agent, window: windows.Window) -> list[reading.KnownVersion]:
+        seen = self.of_agents.setdefault(agent.pk, [])
+        if len(seen) < SEARCHES_OF_AN_AGENT and self.searches < SEARCHES:
+            self.searches += 1
+            seen.append(reading.known_for(agent, window))
+            return seen[-1]
+        self.stood_in += 1
+        anyones = seen or [known for others in self.of_agents.values() for known in others]
+        return max(anyones, key=len)
 
 
 def due(*, space: Space | None = None, agent: Agent | None = None, session: Session | None = None) -> list[Preview]:
@@ -62,7 +97,7 @@ def due(*, space: Space | None = None, agent: Agent | None = None, session: Sess
     cursors = distilling.within(Cursor.objects.due(timezone.now()), space=space, agent=agent, session=session)
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = cursors.select_related(*related).order_by("due_since", "pk")
-    return [preview for cursor in rows for preview in _windows(cursor)]
+    return [preview for cursor in rows for preview in _windows(cursor, reading.known_for)]
 
 
 def by_session(
@@ -77,18 +112,19 @@ def by_session(
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = list(due.select_related(*related).order_by("due_since", "pk")[: most + 1])
     found: list[Estimate] = []
-    left = WINDOWS_IN_ALL
+    left, sample = WINDOWS_IN_ALL, Sample()
     for cursor in rows[:most]:
         if left <= 0:
             break
-        found.append(_estimate(cursor, most=min(left, WINDOWS_LOOKED_AT)))
+        found.append(_estimate(cursor, sample, most=min(left, WINDOWS_LOOKED_AT)))
         left -= found[-1].windows
     return found, len(found) < len(rows)
 
 
-def _estimate(cursor: Cursor, *, most: int) -> Estimate:
-    windows = list(islice(_windows(cursor), most + 1))
-    looked_at = windows[:most]
+def _estimate(cursor: Cursor, sample: Sample, *, most: int) -> Estimate:
+    before = sample.stood_in
+    previews = list(islice(_windows(cursor, sample), most + 1))
+    looked_at = previews[:most]
     costs = [each.cost for each in looked_at if each.cost is not None]
     first = looked_at[0] if looked_at else None
     return Estimate(
@@ -100,18 +136,19 @@ def _estimate(cursor: Cursor, *, most: int) -> Estimate:
         cost=sum(costs, start=Decimal(0)) if len(costs) == len(looked_at) else None,
         served_by=f"{first.model} ({first.provider})" if first else "",
         obstacle=first.obstacle if first else "",
-        more=len(windows) > most,
+        more=len(previews) > most,
+        about=sample.stood_in > before,
     )
 
 
-def _windows(cursor: Cursor) -> Iterator[Preview]:
+def _windows(cursor: Cursor, known_for: Known) -> Iterator[Preview]:
     resolved = resolution.resolve(cursor.agent)
     closed = gates.check(cursor, resolved, now=timezone.now())
     place = copy.copy(cursor)
     while place.position < place.watermark:
         window = reading.next_window(place)
         if window.shown:
-            known = [each.known for each in reading.known_for(cursor.agent, window)]
+            known = [each.known for each in known_for(cursor.agent, window)]
             prompt = reading.prompt(cursor.agent, window, known, fence=prompts.new_fence())
             characters = len(prompt.system) + len(prompt.user)
             paid = resolved.provider.kind == "anthropic"

@@ -6,6 +6,7 @@ import html
 import re
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import Group, Permission, User
@@ -19,7 +20,7 @@ from pytest_django import Settings
 from agentmemory.models import Agent, Memory, Provider
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
-from distillation.services import distilling, preview
+from distillation.services import distilling, preview, reading
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -441,3 +442,21 @@ def test_a_dry_run_says_where_it_ends(
     tell(TOLD, TOLD)
 
     assert "more than 1" in operator.get(reverse("admin:distillation_estimate")).content.decode()
+
+
+def test_a_dry_run_looks_for_known_memories_a_few_times_alone(
+    operator: Client, tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(TOLD, name="first")
+    exact = operator.get(reverse("admin:distillation_estimate")).content.decode()
+    for name in ("second", "third", "fourth"):
+        tell(TOLD, name=name)
+    search = Mock(return_value=[])
+    monkeypatch.setattr(reading, "known_for", search)
+
+    text = operator.get(reverse("admin:distillation_estimate")).content.decode()
+
+    assert "4 sessions" in text
+    assert search.call_count == preview.SEARCHES_OF_AN_AGENT
+    assert "≈ " in text
+    assert "≈ " not in exact
