@@ -100,13 +100,18 @@ def create_database(socket_folder: Path, *, user: str, name: str) -> None:
 
 
 def _write_settings(cluster: Path, socket_folder: Path, *, durable: bool) -> None:
-    """What the server reads at its start: a socket and no port, so that only this user reaches it."""
+    """What the server reads at its start: a socket and no port, so that only this user reaches it.
+
+    Its log holds no content: neither the statement that failed nor the row that it quotes.
+    """
     listed = '"' + str(socket_folder).replace('"', '""') + '"'
     settings = {
         "cluster_name": "agentmemory",
         "listen_addresses": "",
         "port": str(PORT),
         "unix_socket_directories": listed,
+        "log_min_error_statement": "panic",
+        "log_error_verbosity": "terse",
     }
     lines = []
     for name, value in {**settings, **({} if durable else FAST)}.items():

@@ -138,6 +138,20 @@ def test_an_interrupt_from_the_terminal_does_not_reach_the_server(data_dir: Path
     holder.go()
 
 
+def test_the_servers_log_holds_neither_statements_nor_rows(data_dir: Path) -> None:
+    holder = Holder(data_dir).wait_until_held()
+    where = embedded.address(data_dir)
+    with psycopg.connect(host=where.host, user=where.user, dbname=where.name, autocommit=True) as connection:
+        connection.execute("CREATE TEMPORARY TABLE said (words text UNIQUE)")
+        connection.execute("INSERT INTO said VALUES ('hunter2')")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            connection.execute("INSERT INTO said VALUES ('hunter2')")
+    holder.go()
+    log = (data_dir / "postgres" / postgres.LOG_FILE).read_text()
+    assert "duplicate key" in log
+    assert "hunter2" not in log
+
+
 def test_a_folder_of_mode_700_with_quotes_and_spaces_serves(data_dir: Path) -> None:
     inner = data_dir / 'it\'s a "place"'
     holder = Holder(inner).wait_until_held()
