@@ -13,12 +13,17 @@ KEYS = [
 
 
 def in_space(name: str, target: str, on_delete: str) -> migrations.RunSQL:
-    """What a call names lies in its space (T1). The table is new, so that nothing is to be validated."""
+    """What a call names lies in its space (T1)."""
     return migrations.RunSQL(
         f"ALTER TABLE sessions_exec_modelcall ADD CONSTRAINT {name} FOREIGN KEY ({target}_id, space_id) "
         f"REFERENCES agentmemory_{target} (id, space_id) ON DELETE {on_delete} NOT VALID",
         f"ALTER TABLE sessions_exec_modelcall DROP CONSTRAINT {name}",
     )
+
+
+def holds(name: str) -> migrations.RunSQL:
+    """Nothing stands in the new table that could be against it."""
+    return migrations.RunSQL(f"ALTER TABLE sessions_exec_modelcall VALIDATE CONSTRAINT {name}", migrations.RunSQL.noop)
 
 
 class Migration(migrations.Migration):
@@ -148,4 +153,5 @@ class Migration(migrations.Migration):
             },
         ),
         *(in_space(*key) for key in KEYS),
+        *(holds(name) for name, *_ in KEYS),
     ]
