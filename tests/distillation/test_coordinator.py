@@ -49,7 +49,7 @@ def tick() -> tuple[coordinator.Dispatched, int]:
 
 
 def test_d22_a_tick_makes_as_many_queries_for_a_hundred_sessions_as_for_one(agent: Agent) -> None:
-    fill(agent, 10_000)
+    fill(agent, 2_000)
     fall_due(1)
     one, queries_for_one = tick()
     fall_due(100)
@@ -60,7 +60,7 @@ def test_d22_a_tick_makes_as_many_queries_for_a_hundred_sessions_as_for_one(agen
 
 def test_d22_what_is_due_is_found_by_an_index_of_what_is_due(agent: Agent) -> None:
     """Not by reading what is not: the planner knows how few cursors are behind."""
-    fill(agent, 10_000)
+    fill(agent, 2_000)
     fall_due(10)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE distillation_cursor")
