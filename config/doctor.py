@@ -47,7 +47,8 @@ def examine() -> list[Finding]:
             found += part()
     except DatabaseError as error:
         text = str(error).strip().partition("\n")[0]
-        advice = "Check DATABASE_URL, and whether the server runs."
+        full = "No space left" in text
+        advice = "Free space on its disk." if full else "Check DATABASE_URL, and whether the server runs."
         found.append(Finding(level="wrong", about="database", line=f"it does not answer: {text}", advice=advice))
     return found
 

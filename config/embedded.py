@@ -118,7 +118,7 @@ def _leave(hold: _Hold) -> None:
 
 def _start(cluster: Path, *, durable: bool) -> None:
     socket_folder = _socket_folder(cluster)
-    if postgres.answers(socket_folder):
+    if postgres.answers(socket_folder, user=USER):
         return
     if not (cluster / "PG_VERSION").exists():
         postgres.create(cluster, user=USER, durable=durable)

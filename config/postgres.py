@@ -72,7 +72,7 @@ def stop(cluster: Path) -> None:
             programs.run("pg_ctl", "-D", ".", "-m", mode, "-w", "-t", STOP_SECONDS, "stop", within=cluster)
 
 
-def answers(socket_folder: Path) -> bool:
+def answers(socket_folder: Path, *, user: str) -> bool:
     """Whether a server takes connections there; one that is just starting or stopping is waited for.
 
     Asked with a connection: `pg_ctl status` is content with a process id, which a zombie may have.
@@ -80,7 +80,7 @@ def answers(socket_folder: Path) -> bool:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            programs.run("pg_isready", "-q", "-t", 3, "-h", socket_folder, "-p", PORT)
+            programs.run("pg_isready", "-q", "-t", 3, "-h", socket_folder, "-p", PORT, "-U", user)
         except programs.ProgramFailed as error:
             if error.status != REJECTS or time.monotonic() > deadline:
                 return False

@@ -200,7 +200,7 @@ def test_a_forked_child_keeps_the_server_and_does_not_stop_it(data_dir: Path) ->
         "    embedded.release()\n"
         "    os._exit(0)\n"
         "os.wait()\n"
-        "print(embedded.postgres.answers(Path(embedded.address(Path(sys.argv[1])).host)))\n"
+        "print(embedded.postgres.answers(Path(embedded.address(Path(sys.argv[1])).host), user=embedded.USER))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(data_dir)], cwd=ROOT, capture_output=True, text=True, check=True

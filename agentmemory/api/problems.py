@@ -153,7 +153,17 @@ def _http(error: HttpError) -> HttpResponse:
 
 def _unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     _log(request, error, "api.unavailable")
-    return response(503, "The database cannot be reached now.", headers={"Retry-After": "1"})
+    return response(503, _why_not(error), headers={"Retry-After": "1"})
+
+
+def _why_not(error: Exception) -> str:
+    """The matter in words: class 53 of SQLSTATE is a server that is short of something."""
+    state = str(getattr(error.__cause__, "sqlstate", None) or "")
+    if state == "53100":
+        return "The disk of the database is full."
+    if state.startswith("53"):
+        return "The database is short of resources now."
+    return "The database cannot be reached now."
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

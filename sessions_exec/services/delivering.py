@@ -219,8 +219,12 @@ def _settle(claimed: Claimed, answer: posting.Answer) -> None:
     mine = Delivery.objects.filter(pk=claimed.delivery_id, attempts=claimed.attempt, state=Delivery.State.PENDING)
     if mine.update(**changes):
         Webhook.objects.filter(pk=webhook.pk).update(**_standing(webhook, answer, now))
-    told = {"action": "webhook.sent", "delivery": claimed.delivery_id, "attempt": claimed.attempt}
-    logger.info("a webhook was called", extra={**told, "status": answer.status})
+    told: dict[str, Any] = {"action": "webhook.sent", "delivery": claimed.delivery_id, "attempt": claimed.attempt}
+    if answer.taken:
+        logger.info("a webhook was called", extra={**told, "status": answer.status})
+    else:
+        told |= {"action": "webhook.failed", "status": answer.status, "error": answer.error[:300]}
+        logger.warning("a webhook did not take what it was sent", extra=told)
 
 
 def _outcome(claimed: Claimed, answer: posting.Answer, now: datetime) -> dict[str, Any]:

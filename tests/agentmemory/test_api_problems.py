@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError
@@ -166,14 +167,25 @@ def test_what_nobody_expected_is_noted_and_tells_nothing(
     assert getattr(record, "route", "") == "api/v1/memories/<rest:key>"
 
 
-def test_a_database_that_is_away_is_503(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (psycopg.OperationalError("refused"), "The database cannot be reached now."),
+        (psycopg.errors.DiskFull("refused"), "The disk of the database is full."),
+        (psycopg.errors.TooManyConnections("refused"), "The database is short of resources now."),
+    ],
+)
+def test_a_database_that_does_not_take_it_is_503_and_says_why(
+    api: Api, cause: psycopg.Error, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(**_: Any) -> None:
-        raise OperationalError("connection refused")
+        raise OperationalError("connection refused") from cause
 
     monkeypatch.setattr(memories, "get", fail)
     answer = api.get("/memories/k")
     is_problem(answer, 503)
     assert answer.headers["Retry-After"] == "1"
+    assert answer.body["detail"] == told
     assert "refused" not in answer.text
 
 
