@@ -46,7 +46,7 @@ def beginning(conversation: dict[str, Any], *, sessions: int) -> dict[str, Any]:
 @pytest.mark.vectors
 @pytest.mark.skipif(not minilm.is_installed(), reason="the packages of the extra `vectors` are missing")
 def test_m7_words_and_vectors_find_more_than_either(settings: Settings) -> None:
-    conversations = [beginning(json.loads(CONVERSATIONS.read_text())[0], sessions=8)]
+    conversations = [beginning(json.loads(CONVERSATIONS.read_text())[0], sessions=5)]
     words = {name: retrieval.measured(ask, conversations) for name, ask in retrieval.OURS.items()}
     settings.AGENTMEMORY_EMBEDDER = "auto"
     if obstacle := retrieval.embedded(conversations):
