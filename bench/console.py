@@ -109,6 +109,8 @@ def pages() -> Iterator[tuple[str, str]]:
                  "agentmemory_agent", "agentmemory_token",
                  "agentmemory_provider", "sessions_exec_heartbeat", "agentmemory_certificate"):  # fmt: skip
         yield name.partition("_")[2].removeprefix("exec_"), reverse(f"admin:{name}_changelist")
+    for words in ("wb", "copy-777", "session-7", "nowhere"):
+        yield f"search box, {words}", f"{reverse('admin:search')}?s={words}"
     yield "cost", reverse("admin:distillation_cost")
     yield "estimate", reverse("admin:distillation_estimate")
     for row in (Memory.objects.filter(origin="distilled").first(), Session.objects.latest("pk"), Agent.objects.first(),

@@ -133,7 +133,7 @@ def _spent(rows: QuerySet[Any], most: int) -> Iterator[Spent]:
         rows.exclude(provider_name="")
         .order_by()
         .annotate(day=TruncDate("started_at", tzinfo=UTC))
-        .values("day", "provider_name", space_slug=F("space__slug"), agent_handle=F("agent__handle"))
+        .values("day", "provider_name", "space_id", "agent_id")
         .annotate(
             calls=Count("pk"),
             failed=Count("pk", filter=Q(outcome="failed")),
@@ -141,13 +141,17 @@ def _spent(rows: QuerySet[Any], most: int) -> Iterator[Spent]:
             tokens_out=Sum("output_tokens"),
             money=Sum("cost"),
         )
-        .order_by("-day", "space_slug", "agent_handle", "provider_name")[:most]
+        .order_by("-day", "space_id", "agent_id", "provider_name")[:most]
     )
-    for row in grouped:
+    # Names are looked up for the few sums: joined before, each of a month's calls would bring its own along.
+    lines = list(grouped)
+    slugs = dict(Space.objects.filter(pk__in={row["space_id"] for row in lines}).values_list("pk", "slug"))
+    handles = dict(Agent.objects.filter(pk__in={row["agent_id"] for row in lines}).values_list("pk", "handle"))
+    for row in lines:
         yield Spent(
             day=row["day"],
-            space=row["space_slug"],
-            agent=row["agent_handle"],
+            space=slugs[row["space_id"]],
+            agent=handles[row["agent_id"]],
             provider=row["provider_name"],
             calls=row["calls"],
             failed=row["failed"],

@@ -23,9 +23,6 @@ ANSWER_TOKENS = 400
 SESSIONS_LOOKED_AT = 50
 WINDOWS_LOOKED_AT = 40
 WINDOWS_IN_ALL = 200
-# What is known beside a window costs a search: a page makes so many, so many of them for one agent.
-SEARCHES = 10
-SEARCHES_OF_AN_AGENT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +46,7 @@ class Preview:
 class Estimate:
     """What a run would read of one session. `more`: windows lie behind those that were looked at.
 
-    `about`: for some of them another window's known memories stand in.
+    `about`: the agent's newest memories stand in for those that are shown as known.
     """
 
     cursor: Cursor
@@ -71,25 +68,18 @@ class Known(Protocol):
 
 
 @dataclass(kw_only=True)
-class Sample:
-    """The known memories of an agent's first windows, which stand in for those of all that follow.
+class Newest:
+    """An agent's newest memories, which stand in for those that a search would find for each of its windows.
 
-    How much is shown of them has a bound and varies little; looking for them is what takes the time of an estimate.
+    How much is shown of them has a bound and varies little; searching is what would take the time of an estimate.
     """
 
-    searches: int = 0
-    stood_in: int = 0
-    of_agents: dict[int, list[list[reading.KnownVersion]]] = field(default_factory=dict)
+    of_agents: dict[int, list[reading.KnownVersion]] = field(default_factory=dict)
 
     def __call__(self, agent: Agent, window: windows.Window) -> list[reading.KnownVersion]:
-        seen = self.of_agents.setdefault(agent.pk, [])
-        if len(seen) < SEARCHES_OF_AN_AGENT and self.searches < SEARCHES:
-            self.searches += 1
-            seen.append(reading.known_for(agent, window))
-            return seen[-1]
-        self.stood_in += 1
-        anyones = seen or [known for others in self.of_agents.values() for known in others]
-        return max(anyones, key=len)
+        if agent.pk not in self.of_agents:
+            self.of_agents[agent.pk] = reading.newest_known(agent)
+        return self.of_agents[agent.pk]
 
 
 def due(*, space: Space | None = None, agent: Agent | None = None, session: Session | None = None) -> list[Preview]:
@@ -112,18 +102,17 @@ def by_session(
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = list(due.select_related(*related).order_by("due_since", "pk")[: most + 1])
     found: list[Estimate] = []
-    left, sample = WINDOWS_IN_ALL, Sample()
+    left, newest = WINDOWS_IN_ALL, Newest()
     for cursor in rows[:most]:
         if left <= 0:
             break
-        found.append(_estimate(cursor, sample, most=min(left, WINDOWS_LOOKED_AT)))
+        found.append(_estimate(cursor, newest, most=min(left, WINDOWS_LOOKED_AT)))
         left -= found[-1].windows
     return found, len(found) < len(rows)
 
 
-def _estimate(cursor: Cursor, sample: Sample, *, most: int) -> Estimate:
-    before = sample.stood_in
-    previews = list(islice(_windows(cursor, sample), most + 1))
+def _estimate(cursor: Cursor, newest: Newest, *, most: int) -> Estimate:
+    previews = list(islice(_windows(cursor, newest), most + 1))
     looked_at = previews[:most]
     costs = [each.cost for each in looked_at if each.cost is not None]
     first = looked_at[0] if looked_at else None
@@ -137,7 +126,7 @@ def _estimate(cursor: Cursor, sample: Sample, *, most: int) -> Estimate:
         served_by=f"{first.model} ({first.provider})" if first else "",
         obstacle=first.obstacle if first else "",
         more=len(previews) > most,
-        about=sample.stood_in > before,
+        about=bool(newest.of_agents.get(cursor.agent_id)),
     )
 
 

@@ -107,14 +107,18 @@ def related(agent: Agent, text: str, *, limit: int = KNOWN_MEMORIES) -> list[Mem
 def known_for(agent: Agent, window: windows.Window) -> list[KnownVersion]:
     """The memories that the model is shown beside a window, so that it updates rather than repeats (D11)."""
     text = "\n".join(shown.text for shown in window.shown)
-    return [
-        KnownVersion(
-            memory_id=str(memory.pk),
-            version=memory.version,
-            known=_known(memory),
-        )
-        for memory in related(agent, text)
-    ]
+    return [_known_version(memory) for memory in related(agent, text)]
+
+
+def newest_known(agent: Agent) -> list[KnownVersion]:
+    """As many of the agent's newest distilled memories as a window is shown: about as long, and found at once."""
+    mine = Memory.objects.live().filter(space_id=agent.space_id, owner=agent, origin=Memory.Origin.DISTILLED)
+    newest = mine.defer("search", "context").order_by("-updated_at", "-id")
+    return [_known_version(memory) for memory in newest[:KNOWN_MEMORIES]]
+
+
+def _known_version(memory: Memory) -> KnownVersion:
+    return KnownVersion(memory_id=str(memory.pk), version=memory.version, known=_known(memory))
 
 
 def known_of(distillation_pass: DistillationPass) -> list[prompts.Known]:
