@@ -97,13 +97,6 @@ class AccountsAdmin(ActingAdmin[Any]):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may_act(request)
 
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        row = self.get_object(request, object_id)
-        acts = self.act_links(row, request) if row else []
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
-
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)
         setup.record_save(request, obj, form, change)

@@ -15,35 +15,96 @@ DAY = 86400.0
 SHORTEST_SCHEDULE = 60.0
 SCHEDULES_LOOK = 30.0
 SEARCH_LOOK = 5.0
+COORDINATES = "finds sessions that are due, and has them distilled"
 
 
 def schedules() -> list[regular.Schedule]:
     """Regular work as tasks: visible to operators in the queue, made and repaired by code."""
     found = [
-        regular.Schedule(name="upkeep", function="agentmemory.services.upkeep.run", every=DAY),
-        regular.Schedule(name="consolidation", function="agentmemory.services.consolidation.daily", every=DAY),
-        regular.Schedule(name="answers", function="distillation.services.retention.forget_answers", every=DAY),
-        regular.Schedule(name="queue", function="sessions_exec.queue.purge", every=DAY / 24),
-        regular.Schedule(name="webhooks", function="sessions_exec.services.webhooks.forget_old", every=DAY),
+        regular.Schedule(
+            name="upkeep",
+            what="adds up accesses, and tidies tables",
+            function="agentmemory.services.upkeep.run",
+            every=DAY,
+        ),
+        regular.Schedule(
+            name="consolidation",
+            what="merges and links memories that say the same",
+            function="agentmemory.services.consolidation.daily",
+            every=DAY,
+        ),
+        regular.Schedule(
+            name="answers",
+            what="forgets raw answers of models that are old",
+            function="distillation.services.retention.forget_answers",
+            every=DAY,
+        ),
+        regular.Schedule(
+            name="queue",
+            what="removes what the queue keeps of tasks that ended",
+            function="sessions_exec.queue.purge",
+            every=DAY / 24,
+        ),
+        regular.Schedule(
+            name="webhooks",
+            what="forgets deliveries that ended a month ago",
+            function="sessions_exec.services.webhooks.forget_old",
+            every=DAY,
+        ),
     ]
     if settings.AGENTMEMORY_CADENCE >= SHORTEST_SCHEDULE:
         coordinate = "distillation.tasks.coordinate"
-        found.append(regular.Schedule(name="coordinator", function=coordinate, every=settings.AGENTMEMORY_CADENCE))
+        found.append(
+            regular.Schedule(
+                name="coordinator", what=COORDINATES, function=coordinate, every=settings.AGENTMEMORY_CADENCE
+            )
+        )
     return found
 
 
 def ticks() -> list[regular.Tick]:
     """Regular work in the supervisor itself."""
     found = [
-        regular.Tick(name="requests", every=1.0, function=coordinator.dispatch_requested),
-        regular.Tick(name="recovery", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=recovery.scan),
-        regular.Tick(name="webhook calls", every=1.0, function=delivering.dispatch),
-        regular.Tick(name="open turns", every=settings.AGENTMEMORY_RECOVERY_SCAN, function=runs.sweep),
-        regular.Tick(name="search", every=SEARCH_LOOK, function=prepare_search),
-        regular.Tick(name="schedules", every=SCHEDULES_LOOK, function=lambda: queue.ensure_schedules(schedules())),
+        regular.Tick(
+            name="requests",
+            what="finds sessions that somebody asked to distil now",
+            every=1.0,
+            function=coordinator.dispatch_requested,
+        ),
+        regular.Tick(
+            name="recovery",
+            what="settles executions that expired",
+            every=settings.AGENTMEMORY_RECOVERY_SCAN,
+            function=recovery.scan,
+        ),
+        regular.Tick(
+            name="webhook calls",
+            what="has webhooks called for which something is due",
+            every=1.0,
+            function=delivering.dispatch,
+        ),
+        regular.Tick(
+            name="open turns",
+            what="goes on with turns that a runner of this service left open",
+            every=settings.AGENTMEMORY_RECOVERY_SCAN,
+            function=runs.sweep,
+        ),
+        regular.Tick(
+            name="search", what="makes words and vectors ready for search", every=SEARCH_LOOK, function=prepare_search
+        ),
+        regular.Tick(
+            name="schedules",
+            what="makes the schedules that are missing, and repairs them",
+            every=SCHEDULES_LOOK,
+            function=lambda: queue.ensure_schedules(schedules()),
+        ),
     ]
     if settings.AGENTMEMORY_CADENCE < SHORTEST_SCHEDULE:
-        found.append(regular.Tick(name="coordinator", every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick))
+        found.append(
+            regular.Tick(
+                name="coordinator", what=COORDINATES, every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick
+            )
+        )
     return found
 
 

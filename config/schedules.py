@@ -25,20 +25,6 @@ from sessions_exec.services import heartbeats
 LATE = 60.0
 """Seconds that regular work may be behind its time before the page says so."""
 
-_WHAT = {
-    "upkeep": "adds up accesses, and tidies tables",
-    "consolidation": "merges and links memories that say the same",
-    "answers": "forgets raw answers of models that are old",
-    "queue": "removes what the queue keeps of tasks that ended",
-    "webhooks": "forgets deliveries that ended a month ago",
-    "coordinator": "finds sessions that are due, and has them distilled",
-    "requests": "finds sessions that somebody asked to distil now",
-    "recovery": "settles executions that expired",
-    "webhook calls": "has webhooks called for which something is due",
-    "search": "makes words and vectors ready for search",
-    "schedules": "makes the schedules that are missing, and repairs them",
-}
-
 
 @admin.register(Tick)
 class ScheduleAdmin(ReadOnlyAdmin[Tick]):
@@ -71,7 +57,7 @@ def _row(each: Schedule | Ticker, done: Mapping[str, Tick], state: SafeString) -
     last = done.get(each.name)
     return {
         "name": each.name,
-        "what": _WHAT.get(each.name, ""),
+        "what": each.what,
         "every": figures.duration(each.every),
         "state": state,
         "last": last.at if last else None,

@@ -17,9 +17,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Regular work as a task: `function` by its dotted name, every so many seconds, in whole minutes."""
+    """Regular work as a task: `function` by its dotted name, every so many seconds, in whole minutes.
+
+    `what` says to operators what it does.
+    """
 
     name: str
+    what: str
     function: str
     every: float
 
@@ -33,6 +37,7 @@ class Tick:
     """Regular work done in the supervisor itself, quick and without a model: what it returns is noted."""
 
     name: str
+    what: str
     every: float
     function: Callable[[], object]
 

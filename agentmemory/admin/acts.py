@@ -98,6 +98,19 @@ class ActingAdmin(ConsoleAdmin[Row]):
         """What the framework asks before it offers one of the actions."""
         return self.may_act(request)
 
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """The column of acts is for those who may act."""
+        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The page of a row, with what may be done to it."""
+        context = extra_context or {}
+        if "acts" not in context and (row := self.get_object(request, object_id)) is not None:
+            context = {**context, "acts": self.act_links(row, request)}
+        return super().change_view(request, object_id, form_url, context)
+
     def act_url(self, name: str, pks: Sequence[Any], **more: Any) -> str:
         """Where an act asks, for these rows."""
         base = reverse(f"{self.admin_site.name}:{self._act_route()}", args=[name])

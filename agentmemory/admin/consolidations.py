@@ -82,9 +82,6 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
     readonly_fields = fields
     list_before_template = "console/consolidation_before.html"
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Consolidation]:
         rows = super().get_queryset(request).select_related(*self.list_select_related)
         return rows.defer("memory__search", "memory__content", "other__search", "other__content")

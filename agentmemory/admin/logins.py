@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -46,9 +46,6 @@ class LoginTriesAdmin(ActingAdmin[LoginTries], ReadOnlyAdmin[LoginTries]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[LoginTries]:
         return logins.counting()
-
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
 
     @admin.display(description="Of")
     def whose(self, row: LoginTries) -> str:

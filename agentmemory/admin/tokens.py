@@ -151,16 +151,6 @@ class TokenAdmin(ActingAdmin[Token]):
     def has_change_permission(self, request: HttpRequest, obj: Token | None = None) -> bool:
         return False
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        row = self.get_object(request, object_id)
-        acts = self.act_links(row, request) if row else []
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
-
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:

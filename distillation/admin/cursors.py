@@ -167,9 +167,6 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         return super().changelist_view(request, {"silent": not heartbeats.alive(), **(extra_context or {})})
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cursor]:
         return super().get_queryset(request).select_related(*self.list_select_related)
 

@@ -95,9 +95,6 @@ class ProviderAdmin(base.ProviderAdmin):
     list_display = ("called_by", "what", "state", "serves", "called", "row_acts")
     change_form_outer_before_template = "console/provider_before.html"
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _CalledList
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
@@ -64,16 +64,6 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
     readonly_fields = fields
 
     change_form_outer_before_template = "console/acts_before.html"
-
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
-    def change_view(
-        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        row = self.get_object(request, object_id)
-        acts = self.act_links(row, request) if row else []
-        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "acts": acts})
 
     @admin.display(description="Actions")
     def row_acts(self, row: Quarantine) -> SafeString | str:

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from agentmemory import speech
 from agentmemory.models import Agent, Memory, MemoryEvent, Message
+from agentmemory.querysets.memories import MemoryQuerySet
 from agentmemory.search import lexical
 from distillation import prompts, windows
 from distillation.models import Cursor, DistillationPass
@@ -98,7 +99,7 @@ def utterance(message: Message) -> windows.Utterance:
 
 def related(agent: Agent, text: str, *, limit: int = KNOWN_MEMORIES) -> list[Memory]:
     """The agent's distilled memories that have most to do with a text, the best first."""
-    mine = Memory.objects.live().filter(space_id=agent.space_id, owner=agent, origin=Memory.Origin.DISTILLED)
+    mine = _distilled_for(agent)
     hits = lexical.rank(mine, text, limit=limit)
     rows = mine.in_bulk([hit.memory_id for hit in hits])
     return [rows[hit.memory_id] for hit in hits if hit.memory_id in rows]
@@ -112,9 +113,12 @@ def known_for(agent: Agent, window: windows.Window) -> list[KnownVersion]:
 
 def newest_known(agent: Agent) -> list[KnownVersion]:
     """As many of the agent's newest distilled memories as a window is shown: about as long, and found at once."""
-    mine = Memory.objects.live().filter(space_id=agent.space_id, owner=agent, origin=Memory.Origin.DISTILLED)
-    newest = mine.defer("search", "context").order_by("-updated_at", "-id")
+    newest = _distilled_for(agent).defer("search", "context").order_by("-updated_at", "-id")
     return [_known_version(memory) for memory in newest[:KNOWN_MEMORIES]]
+
+
+def _distilled_for(agent: Agent) -> MemoryQuerySet:
+    return Memory.objects.live().filter(space_id=agent.space_id, owner=agent, origin=Memory.Origin.DISTILLED)
 
 
 def _known_version(memory: Memory) -> KnownVersion:

@@ -60,9 +60,6 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
     readonly_fields = fields
     change_form_outer_before_template = "console/acts_before.html"
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:

@@ -149,9 +149,6 @@ class ExecutionAdmin(ActingAdmin[Execution], ReadOnlyAdmin[Execution]):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _HeldList
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[Execution]:
         return super().get_queryset(request).select_related(*RELATED).annotate(now=ClockTimestamp())
 

@@ -81,9 +81,6 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
         ]
         return [*own, *super().get_urls()]
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         return [name for name in self.readonly_fields if name != "said" or permissions.reads_private(request)]
 

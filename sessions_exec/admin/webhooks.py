@@ -133,9 +133,6 @@ class WebhookAdmin(SetUpAdmin[Webhook]):
     readonly_fields = ("space",)
     change_form_outer_before_template = "console/webhook_before.html"
 
-    def get_list_display(self, request: HttpRequest) -> list[Any]:
-        return [name for name in self.list_display if name != "row_acts" or self.may_act(request)]
-
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.rotate_view)
         return [path("<int:pk>/secret/", view, name="sessions_exec_webhook_secret"), *super().get_urls()]

@@ -207,8 +207,10 @@ def test_the_schedules_are_shown_with_their_times_and_a_missing_one_is_told(oper
     text = operator.get(page).content.decode()
     assert "a running worker makes it" not in text
     assert HOSTILE not in text
-    for name in [*(each.name for each in regular.schedules()), *(each.name for each in regular.ticks())]:
-        assert f"<strong>{name}</strong>" in text
+    for each in [*regular.schedules(), *regular.ticks()]:
+        assert f"<strong>{each.name}</strong>" in text
+        assert each.what
+        assert each.what in text
 
 
 @pytest.mark.parametrize(

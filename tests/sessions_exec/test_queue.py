@@ -23,7 +23,7 @@ from sessions_exec.services import runs
 
 pytestmark = pytest.mark.django_db
 
-HOURLY = regular.Schedule(name="hourly", function="tests.support.work.remember", every=3600)
+HOURLY = regular.Schedule(name="hourly", what="is tested", function="tests.support.work.remember", every=3600)
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ def test_of_several_workers_one_gets_the_turn() -> None:
 
 @pytest.mark.django_db
 def test_what_was_done_is_noted() -> None:
-    regular.do(regular.Tick(name="work", every=60, function=lambda: "3 done"))
+    regular.do(regular.Tick(name="work", what="is tested", every=60, function=lambda: "3 done"))
     assert Tick.objects.get().outcome == "3 done"
 
 
@@ -50,11 +50,16 @@ def test_what_goes_wrong_with_one_does_not_stop_the_others() -> None:
             stop.set()
 
     regular.run(
-        [regular.Tick(name="bad", every=0.05, function=fail), regular.Tick(name="good", every=0.05, function=work)],
+        [
+            regular.Tick(name="bad", what="is tested", every=0.05, function=fail),
+            regular.Tick(name="good", what="is tested", every=0.05, function=work),
+        ],
         stop=stop,
     )
     assert len(done) == 3
 
 
 def test_a_schedule_counts_in_whole_minutes() -> None:
-    assert [regular.Schedule(name="n", function="f", every=every).minutes for every in (60, 90, 1800)] == [1, 1, 30]
+    assert [
+        regular.Schedule(name="n", what="is tested", function="f", every=every).minutes for every in (60, 90, 1800)
+    ] == [1, 1, 30]
