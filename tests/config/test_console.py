@@ -207,10 +207,11 @@ def test_the_schedules_are_shown_with_their_times_and_a_missing_one_is_told(oper
     text = operator.get(page).content.decode()
     assert "a running worker makes it" not in text
     assert HOSTILE not in text
-    for each in [*regular.schedules(), *regular.ticks()]:
-        assert f"<strong>{each.name}</strong>" in text
-        assert each.what
-        assert each.what in text
+    told = {each.name: each.what for each in regular.schedules()} | {each.name: each.what for each in regular.ticks()}
+    for name, what in told.items():
+        assert f"<strong>{name}</strong>" in text
+        assert what
+        assert what in text
 
 
 @pytest.mark.parametrize(
