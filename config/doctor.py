@@ -14,7 +14,7 @@ from django.utils import timezone
 from agentmemory.models import Agent, Provider
 from agentmemory.search import embeddings, vector_tables
 from agentmemory.services import embedding, providers
-from config import health, regular
+from config import health, regular, writing
 from distillation.services import resolution
 from sessions_exec import queue
 from sessions_exec.models import Heartbeat
@@ -72,6 +72,9 @@ def _database() -> Iterator[Finding]:
         yield Finding(level="wrong", about="database", line=line, advice="Use PostgreSQL 15 or later.")
     else:
         yield Finding(level="ok", about="database", line=line)
+    if unwritable := writing.obstacle():
+        advice = f"{unwritable.advice[0].upper()}{unwritable.advice[1:]}."
+        yield Finding(level="wrong", about="database", line=unwritable.line, advice=advice)
     missing = health.unapplied()
     if missing:
         line = f"{len(missing)} are not applied, the first is {missing[0]}"

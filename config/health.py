@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.utils.timesince import timesince
 
 from agentmemory.models import Space
+from config import writing
 from distillation.models import Cursor
 from distillation.services import states
 from sessions_exec.models import Tick
@@ -47,12 +48,15 @@ def ready() -> list[str]:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+        unwritable = writing.lately()
         missing = unapplied()
         worker = settings.AGENTMEMORY_WORKER_NAME
         started = not worker or heartbeats.working(worker)
     except DatabaseError as error:
         return [f"the database does not answer ({type(error).__name__})"]
-    problems = [f"{len(missing)} migrations are not applied: run `python manage.py migrate`"] if missing else []
+    problems = [f"not ready: {unwritable}"] if unwritable else []
+    if missing:
+        problems.append(f"{len(missing)} migrations are not applied: run `python manage.py migrate`")
     return problems if started else [*problems, "the task cluster has not started yet"]
 
 
@@ -69,6 +73,9 @@ def unapplied() -> list[str]:
 
 def progress() -> str | None:
     """One line why the work is not done; nothing if it is done, or if something that is known keeps it."""
+    # First: without writes no worker can give a sign of life.
+    if unwritable := writing.lately():
+        return str(unwritable)
     if not heartbeats.alive():
         return NO_WORKER
     now = timezone.now()

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -19,6 +19,10 @@ from agentmemory import tracing
 from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, TooManyCalls, UidConflict, VersionMoved
 
 logger = logging.getLogger(__name__)
+
+# Of SQLSTATE.
+DISK_FULL = "53100"
+READ_ONLY = "25006"
 
 MEDIA_TYPE = "application/problem+json"
 _KINDS = "urn:agent-memory:problem:"
@@ -109,6 +113,7 @@ def register(api: NinjaAPI) -> None:
         RequestDataTooBig: lambda request, error: response(413, "The body is too large."),
         Http404: lambda request, error: response(404, "There is nothing here."),
         OperationalError: _unavailable,
+        InternalError: lambda request, error: (_unavailable if _read_only(error) else _unexpected)(request, error),
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
@@ -158,12 +163,22 @@ def _unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def _why_not(error: Exception) -> str:
     """The matter in words: class 53 of SQLSTATE is a server that is short of something."""
-    state = str(getattr(error.__cause__, "sqlstate", None) or "")
-    if state == "53100":
+    state = _state(error)
+    if state == DISK_FULL:
         return "The disk of the database is full."
+    if state == READ_ONLY:
+        return "The database takes no writes now."
     if state.startswith("53"):
         return "The database is short of resources now."
     return "The database cannot be reached now."
+
+
+def _read_only(error: Exception) -> bool:
+    return _state(error) == READ_ONLY
+
+
+def _state(error: Exception) -> str:
+    return str(getattr(error.__cause__, "sqlstate", None) or "")
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

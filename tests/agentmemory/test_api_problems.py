@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.contrib.auth.models import User
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.test import Client
 
 from agentmemory.models import Token
@@ -171,6 +171,7 @@ def test_what_nobody_expected_is_noted_and_tells_nothing(
     ("cause", "told"),
     [
         (psycopg.OperationalError("refused"), "The database cannot be reached now."),
+        (psycopg.errors.ReadOnlySqlTransaction("refused"), "The database takes no writes now."),
         (psycopg.errors.DiskFull("refused"), "The disk of the database is full."),
         (psycopg.errors.TooManyConnections("refused"), "The database is short of resources now."),
     ],
@@ -179,7 +180,8 @@ def test_a_database_that_does_not_take_it_is_503_and_says_why(
     api: Api, cause: psycopg.Error, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(**_: Any) -> None:
-        raise OperationalError("connection refused") from cause
+        kind = InternalError if isinstance(cause, psycopg.InternalError) else OperationalError
+        raise kind("connection refused") from cause
 
     monkeypatch.setattr(memories, "get", fail)
     answer = api.get("/memories/k")
