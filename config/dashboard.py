@@ -17,8 +17,11 @@ from django.utils import timezone
 from agentmemory.console import charts, figures, links, permissions
 from agentmemory.models import Activity, Consolidation
 from agentmemory.services import inspection, providers
+from config import health
 from distillation.models import DistillationPass
 from distillation.services import overview, states
+from sessions_exec import queue
+from sessions_exec.models import Heartbeat, TaskRun, Tick
 from sessions_exec.services import heartbeats, webhooks
 from sessions_exec.services import standing as execution
 
@@ -39,7 +42,10 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "overview": True,
         "silent": not heartbeats.alive(),
         "figures": _figures(standing),
+        "distillation": _distillation(standing),
         "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
+        "cluster": _cluster() if request.user.has_perm("sessions_exec.view_heartbeat") else None,
+        "today": standing.today,
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
         "needs": _needs(request, standing),
         "latest": _latest(request),
@@ -48,60 +54,75 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def _figures(standing: overview.Standing) -> list[dict[str, Any]]:
-    waiting = links.listing("distillation", "cursor", "waiting=behind")
-    stuck = standing.backing_off + standing.blocked
+    spent = standing.budget is not None and standing.tokens_today >= standing.budget
     return [
-        _oldest(standing, waiting),
+        _oldest(standing),
         {
             "id": "stuck",
             "title": "Backing off and blocked",
-            "value": figures.number(stuck),
-            "line": f"{standing.backing_off} backing off, {standing.blocked} blocked or skipped",
-            "url": links.listing(
-                "distillation", "cursor", "waiting=backing_off" if standing.backing_off else "waiting=blocked"
-            ),
-            "tone": "amber" if stuck else "",
+            "value": _least(standing.stuck, standing),
+            "line": ", ".join(f"{standing.states[each]} {_words(each)}" for each in states.STUCK),
+            "url": _waiting("stuck"),
+            "tone": "amber" if standing.stuck else "",
         },
         {
-            "id": "failed",
-            "title": "Passes failed today",
-            "value": figures.number(standing.failed_today),
-            "line": f"of {figures.number(standing.passes_today)} today · in quarantine: {standing.quarantined}",
-            "url": links.listing("distillation", "distillationpass", "outcome__exact=failed"),
-            "tone": "red" if standing.failed_today else "",
+            "id": "quarantined",
+            "title": "Quarantined",
+            "value": _most(standing.quarantined, overview.MOST),
+            "line": "messages that failed alone, and wait for a decision" if standing.quarantined else "no message",
+            "url": links.listing("distillation", "quarantine", "state__exact=held"),
+            "tone": "red" if standing.quarantined else "",
         },
         {
             "id": "tokens",
             "title": "Tokens today",
             "value": figures.number(standing.tokens_today),
-            "line": "" if standing.budget else "no daily budget is set",
+            "line": _paid(standing),
             "bar": figures.bar(
                 standing.tokens_today,
                 standing.budget,
                 text=f"of {figures.number(standing.budget)}",
-                tone="red" if standing.tokens_today >= standing.budget else "blue",
+                tone="red" if spent else "blue",
             )
             if standing.budget
             else "",
-            "url": links.listing("distillation", "distillationpass"),
-            "tone": "",
+            "url": reverse("admin:distillation_cost"),
+            "tone": "red" if spent else "",
         },
     ]
 
 
-def _oldest(standing: overview.Standing, url: str) -> dict[str, Any]:
+def _paid(standing: overview.Standing) -> str:
+    """What today cost, as far as that is known."""
+    money = "" if standing.cost_today is None else figures.money(standing.cost_today)
+    budget = "" if standing.budget else "no daily budget is set"
+    return ", ".join(filter(None, (money, budget)))
+
+
+def _oldest(standing: overview.Standing) -> dict[str, Any]:
     cursor = standing.oldest
-    shown: dict[str, Any] = {"id": "oldest", "title": "Oldest turn that waits", "url": url, "tone": ""}
+    shown: dict[str, Any] = {"id": "oldest", "title": "Oldest turn that waits", "url": _waiting("behind"), "tone": ""}
     if cursor is None or cursor.due_since is None:
         return shown | {"value": "none", "line": "everything is distilled to its last finished turn"}
     now = timezone.now()
     state = states.describe(cursor, now)
     return shown | {
         "value": figures.duration(now - cursor.due_since),
-        "line": f"{cursor.agent.handle} · {cursor.session.name}: {state.name.replace('_', ' ')}, {state.line}",
+        "line": f"{cursor.agent.handle} · {cursor.session.name}: {_words(state.name)}, {state.line}",
         "url": links.change("distillation", "cursor", cursor.pk),
         "tone": {"backing_off": "amber", "blocked": "red"}.get(state.name, "blue"),
     }
+
+
+def _distillation(standing: overview.Standing) -> list[dict[str, Any]]:
+    """The sessions that are behind, by state, and what is in quarantine: each number with the list behind it."""
+    shown = [
+        {"state": _words(each), "text": "", "value": _least(standing.states[each], standing), "url": _waiting(each)}
+        for each in states.WORK
+    ]
+    held = links.listing("distillation", "quarantine", "state__exact=held")
+    shown.append({"state": "quarantined", "text": "", "value": _most(standing.quarantined, overview.MOST), "url": held})
+    return shown
 
 
 def _executions() -> list[dict[str, Any]]:
@@ -113,11 +134,40 @@ def _executions() -> list[dict[str, Any]]:
         ("recovered", "recovered today", found.recovered, links.listing("sessions_exec", "recovery")),
         ("waits", "inputs wait", found.waiting, links.listing("sessions_exec", "input")),
     )
-    return [{"state": state, "text": text, "value": _most(count), "url": url} for state, text, count, url in lists]
+    return [
+        {"state": state, "text": text, "value": _most(count, execution.MOST), "url": url}
+        for state, text, count, url in lists
+    ]
 
 
-def _most(count: int) -> str:
-    return f"{execution.MOST}+" if count > execution.MOST else figures.number(count)
+def _cluster() -> dict[str, Any]:
+    """Whether the work is done: the newest heartbeat, what the queue holds, and when sessions were looked at."""
+    waiting = queue.waiting()
+    return {
+        "beat": Heartbeat.objects.order_by("-beat_at").first(),
+        "waiting": waiting,
+        "more": waiting.count == queue.COUNTED,
+        "running": TaskRun.objects.values("pk")[: overview.MOST].count(),
+        "coordinator": Tick.objects.filter(name=health.COORDINATOR).first(),
+    }
+
+
+def _waiting(chosen: str) -> str:
+    return links.listing("distillation", "cursor", f"waiting={chosen}")
+
+
+def _words(state: str) -> str:
+    return state.replace("_", " ")
+
+
+def _most(count: int, most: int) -> str:
+    return f"{most}+" if count > most else figures.number(count)
+
+
+def _least(count: int, standing: overview.Standing) -> str:
+    """A number of sessions that are behind: a least where not all of them were looked at."""
+    all_seen = sum(standing.states.values()) < overview.MOST_BEHIND
+    return figures.number(count) + ("" if all_seen or not count else "+")
 
 
 def _charts() -> list[dict[str, Any]]:

@@ -12,15 +12,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Case, Max, QuerySet, Sum, Value, When
-from django.db.models.functions import Now
+from django.db.models import Max, QuerySet, Sum
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import GaugeMetricFamily
 
 from agentmemory.models import Memory
 from config import health
-from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.models import DistillationPass, Quarantine
 from distillation.services import overview, states
 from sessions_exec import queue
 from sessions_exec.models import Execution, Heartbeat, Input, Recovery, TaskRun
@@ -48,9 +47,7 @@ class _Figures:
 
 
 def _distillation() -> Iterator[GaugeMetricFamily]:
-    counted = Counter(_states())
-    known = (states.DUE, states.RUNNING, states.BACKING_OFF, states.BLOCKED, states.SKIPPED)
-    yield _labelled("cursors", "Sessions that are behind, by state.", "state", {each: counted[each] for each in known})
+    yield _labelled("cursors", "Sessions that are behind, by state.", "state", states.counted(most=MOST))
     waiting = health.oldest_waiting()
     oldest = waiting.age.total_seconds() if waiting else 0.0
     yield _one("oldest_waiting_seconds", "Age of the oldest finished turn that is not distilled.", oldest)
@@ -61,18 +58,6 @@ def _distillation() -> Iterator[GaugeMetricFamily]:
     yield _one("providers_paused", "Providers that nothing calls now.", len(standing.paused))
     held = Quarantine.objects.filter(state=Quarantine.State.HELD)
     yield _one("quarantined_messages", "Messages that wait for a decision.", _count(held))
-
-
-def _states() -> list[str]:
-    """How the cursors stand that are behind, by their columns."""
-    state = Case(
-        When(expires_at__gt=Now(), then=Value(states.RUNNING)),
-        When(waits_for__startswith=f"{states.BLOCKED}:", then=Value(states.BLOCKED)),
-        When(waits_for__startswith=f"{states.SKIPPED}:", then=Value(states.SKIPPED)),
-        When(next_attempt_at__gt=Now(), then=Value(states.BACKING_OFF)),
-        default=Value(states.DUE),
-    )
-    return list(Cursor.objects.behind().annotate(word=state).order_by().values_list("word", flat=True)[:MOST])
 
 
 def _recent_passes() -> Iterator[GaugeMetricFamily]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # As a difference, because the database keeps statistics of that (see the migrations): of one column below another it
 # only guesses, takes a third of all cursors to be behind, and reads them all to find a few (D22).
 LAGGING = Q(GreaterThan(F("watermark") - F("position"), 0))
+BEHIND = LAGGING | Q(retry_seq__isnull=False)
 
 
 class CursorQuerySet(LeaseQuerySet["Cursor"]):
@@ -36,7 +37,7 @@ class CursorQuerySet(LeaseQuerySet["Cursor"]):
 
     def behind(self) -> CursorQuerySet:
         """Those with messages that may be read and were not looked at, or one to be tried again."""
-        return self.filter(LAGGING | Q(retry_seq__isnull=False))
+        return self.filter(BEHIND)
 
     def due(self, now: datetime) -> CursorQuerySet:
         """Behind, not backing off, not running, of an agent that may work (D22, D16)."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection, transaction
-from django.db.models import DurationField, ExpressionWrapper, F
+from django.db.models import DurationField, ExpressionWrapper, F, QuerySet
 from django.utils import timezone
 from django_q.brokers.orm import ORM
 from django_q.cluster import Cluster
@@ -41,16 +41,26 @@ PURGED_AT_ONCE = 1000
 ALL_BUSY_SECONDS = 0.05
 # The scheduler looks every 30 seconds, and its tasks may wait for a worker.
 SCHEDULER_LATE = 60.0
+COUNTED = 10_000
 Argument = int | str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """What nobody has pulled yet: how many tasks, and the oldest one's id and age in seconds."""
+    """What nobody has pulled yet: how many tasks, `COUNTED` at most, and the oldest one's id and age in seconds."""
 
     count: int
     oldest: int | None
     age: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Next:
+    """A task that nobody has pulled yet, and since when it might have been. An unreadable one has no function."""
+
+    function: str
+    argument: str
+    since: datetime
 
 
 # --- enqueueing ---
@@ -73,11 +83,25 @@ def enqueue_many(function: str, arguments: Iterable[Argument]) -> int:
 def waiting() -> Waiting:
     """What lies in the queue to be pulled now."""
     age = ExpressionWrapper(ClockTimestamp() - F("lock"), output_field=DurationField())
-    tasks = OrmQ.objects.filter(key=Conf.CLUSTER_NAME, lock__lte=ClockTimestamp())
-    oldest = tasks.annotate(age=age).order_by("lock", "id").values_list("id", "age").first()
+    oldest = _unpulled().annotate(age=age).values_list("id", "age").first()
     if oldest is None:
         return Waiting(count=0, oldest=None, age=0.0)
-    return Waiting(count=tasks.count(), oldest=oldest[0], age=runs.seconds(oldest[1]))
+    count = _unpulled().order_by().values("pk")[:COUNTED].count()
+    return Waiting(count=count, oldest=oldest[0], age=runs.seconds(oldest[1]))
+
+
+def upcoming(most: int) -> list[Next]:
+    """The tasks that are pulled next, the first one first."""
+    found = []
+    for row in _unpulled()[:most]:
+        function, argument = _named(row.task) if "args" in row.task else ("", "")
+        found.append(Next(function=function, argument=argument, since=row.lock))
+    return found
+
+
+def _unpulled(key: str = Conf.CLUSTER_NAME) -> QuerySet[OrmQ]:
+    tasks: QuerySet[OrmQ] = OrmQ.objects.filter(key=key, lock__lte=ClockTimestamp())
+    return tasks.order_by("lock", "id")
 
 
 def give_back(deliveries: Iterable[int | None]) -> int:
@@ -146,8 +170,7 @@ def _pull(key: str) -> tuple[int, str] | float:
     worker = settings.AGENTMEMORY_WORKER_NAME
     if worker and runs.count(worker) >= Conf.WORKERS:
         return ALL_BUSY_SECONDS
-    claimable = OrmQ.objects.filter(key=key, lock__lte=ClockTimestamp()).order_by("lock", "id")
-    row = claimable.select_for_update(skip_locked=True).first()
+    row = _unpulled(key).select_for_update(skip_locked=True).first()
     if row is None:
         return float(Conf.POLL)
     task = row.task

@@ -10,7 +10,7 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
@@ -25,6 +25,7 @@ from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Session
 from distillation.admin import estimate, strip
 from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.querysets import BEHIND
 from distillation.services import operations, redistillation, states
 from sessions_exec.services import heartbeats
 
@@ -32,29 +33,27 @@ PASSES_SHOWN = 200
 
 
 class WaitingFilter(filters.ChoiceFilter):
-    """By the columns that make a state: the state itself depends on the moment and on providers."""
+    """By the words of `states`, the ones that stand in the list."""
 
     title = "waiting"
     parameter_name = "waiting"
     options = (
         ("behind", "Behind"),
-        ("backing_off", "Backing off"),
-        ("blocked", "Blocked or skipped"),
-        ("running", "Running"),
-        ("idle", "Idle"),
+        ("stuck", "Backing off, blocked or skipped"),
+        *((word, word.replace("_", " ").capitalize()) for word in (*states.WORK, states.IDLE)),
     )
 
     def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
-        behind = Q(position__lt=F("watermark"))
+        now = timezone.now()
         if value == "behind":
-            return queryset.filter(behind)
-        if value == "backing_off":
-            return queryset.filter(behind, next_attempt_at__gt=timezone.now())
-        if value == "blocked":
-            return queryset.filter(behind).exclude(waits_for="")
-        if value == "running":
-            return queryset.filter(expires_at__gt=timezone.now())
-        return queryset.exclude(behind) if value == "idle" else queryset
+            return queryset.filter(BEHIND)
+        if value == states.RUNNING:
+            return queryset.filter(expires_at__gt=now)
+        worded: QuerySet[Any] = queryset.alias(word=states.word(now))
+        if value == states.IDLE:
+            return worded.filter(word=value)
+        words = states.STUCK if value == "stuck" else (value,)
+        return worded.filter(BEHIND, word__in=words) if value else queryset
 
 
 class _StatedList(ConsoleList):

@@ -6,36 +6,64 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from functools import reduce
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Count, F, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce, TruncDate
+from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from agentmemory.models import Agent, Provider, Space
 from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.services import states
 from sessions_exec.models import ModelCall
 
 # Counting stops here: a badge says 99+, whatever lies behind.
 MOST = 99
+MOST_BEHIND = 10_000
 SPENT_SHOWN = 1_000
 _COUNTED = ("calls", "failed", "input_tokens", "output_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
+class Used:
+    """What a provider had since midnight (UTC): calls, tokens and money, passes' and runs' together."""
+
+    provider: str
+    calls: int
+    failed: int
+    tokens: int
+    cost: Decimal | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Standing:
-    """What waits, what fails and what it cost today."""
+    """What waits, what fails and what it cost today.
+
+    `states` are the sessions that are behind, by state; each number is a least where they are more than `MOST_BEHIND`.
+    """
 
     oldest: Cursor | None
-    backing_off: int
-    blocked: int
+    states: dict[str, int]
     quarantined: int
-    failed_today: int
-    passes_today: int
-    tokens_today: int
+    today: list[Used]
     budget: int | None
     paused: list[Provider]
+
+    @property
+    def stuck(self) -> int:
+        """Those that get on only when their time comes, or when somebody does something."""
+        return sum(self.states[each] for each in states.STUCK)
+
+    @property
+    def tokens_today(self) -> int:
+        return sum(each.tokens for each in self.today)
+
+    @property
+    def cost_today(self) -> Decimal | None:
+        """Unknown where no provider that was called has a price."""
+        return reduce(_sum, (each.cost for each in self.today), None)
 
 
 def badges() -> dict[str, int]:
@@ -49,17 +77,12 @@ def badges() -> dict[str, int]:
 def standing() -> Standing:
     """The figures of the start page."""
     now = timezone.now()
-    behind = Cursor.objects.behind()
-    related = behind.select_related("session", "agent", "agent__space", "agent__provider", "space")
-    passes, failed, tokens = _today(now)
+    related = Cursor.objects.behind().select_related("session", "agent", "agent__space", "agent__provider", "space")
     return Standing(
         oldest=related.filter(due_since__isnull=False).order_by("due_since").first(),
-        backing_off=_count(behind.filter(next_attempt_at__gt=now)),
-        blocked=_count(behind.exclude(waits_for="")),
+        states=states.counted(most=MOST_BEHIND),
         quarantined=_count(Quarantine.objects.filter(state=Quarantine.State.HELD)),
-        failed_today=failed,
-        passes_today=passes,
-        tokens_today=tokens,
+        today=_today(now),
         budget=_budget(),
         paused=list(Provider.objects.filter(Q(paused_until__gt=now) | Q(stopped_at__isnull=False))[:5]),
     )
@@ -172,23 +195,28 @@ def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     return sum(known, start=Decimal(0)) if known else None
 
 
-def _today(now: datetime) -> tuple[int, int, int]:
-    """Passes, failures and tokens since midnight, those of runs too, space by space, each from an index."""
-    today = (
-        DistillationPass.objects.filter(space=OuterRef("pk"), started_at__gte=_midnight(now)).order_by().values("space")
-    )
-    sums = Space.objects.order_by().annotate(
-        begun=Coalesce(Subquery(today.annotate(n=Count("pk")).values("n")), 0),
-        failed=Coalesce(Subquery(today.annotate(n=Count("pk", filter=Q(outcome="failed"))).values("n")), 0),
-        spent=Coalesce(Subquery(today.annotate(n=Sum(F("input_tokens") + F("output_tokens"))).values("n")), 0),
-    )
-    runs = ModelCall.objects.filter(space=OuterRef("pk"), started_at__gte=_midnight(now)).order_by().values("space")
-    used = runs.annotate(n=Sum(F("input_tokens") + F("output_tokens"))).values("n")
-    sums = sums.annotate(run=Coalesce(Subquery(used), 0))
-    found = sums.aggregate(
-        p=Coalesce(Sum("begun"), 0), f=Coalesce(Sum("failed"), 0), t=Coalesce(Sum(F("spent") + F("run")), 0)
-    )
-    return int(found["p"]), int(found["f"]), int(found["t"])
+def _today(now: datetime) -> list[Used]:
+    """Who was called since midnight, the most used first. A pass that called nobody is not there."""
+    found: dict[str, Used] = {}
+    for rows in (DistillationPass.objects.all(), ModelCall.objects.all()):
+        called = rows.filter(started_at__gte=_midnight(now)).exclude(provider_name="").order_by()
+        sums = called.values("provider_name").annotate(
+            calls=Count("pk"),
+            failed=Count("pk", filter=Q(outcome="failed")),
+            tokens=Sum(F("input_tokens") + F("output_tokens")),
+            money=Sum("cost"),
+        )
+        for row in sums:
+            name = row["provider_name"]
+            before = found.get(name, Used(provider=name, calls=0, failed=0, tokens=0, cost=None))
+            found[name] = Used(
+                provider=name,
+                calls=before.calls + row["calls"],
+                failed=before.failed + row["failed"],
+                tokens=before.tokens + row["tokens"],
+                cost=_sum(before.cost, row["money"]),
+            )
+    return sorted(found.values(), key=lambda used: (-used.tokens, used.provider))
 
 
 def _budget() -> int | None:

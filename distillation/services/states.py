@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import Case, Q, Value, When
 from django.utils import timezone
 from django.utils.timesince import timeuntil
 
+from agentmemory.models import Agent
 from distillation.models import Cursor
+from distillation.querysets import BEHIND
 from distillation.services import gates
 
 IDLE, DUE, RUNNING = "idle", "due", "running"
 BACKING_OFF, BLOCKED, SKIPPED = "backing_off", gates.BLOCKED, gates.SKIPPED
+WORK = (DUE, RUNNING, BACKING_OFF, BLOCKED, SKIPPED)
+"""The states of sessions that are behind."""
+STUCK = (BACKING_OFF, BLOCKED, SKIPPED)
+"""Those among them in which nothing is done now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +58,27 @@ def describe_many(cursors: Iterable[Cursor], now: datetime | None = None) -> lis
     """How each of several cursors stands, at one moment."""
     now = now or timezone.now()
     return [describe(cursor, now) for cursor in cursors]
+
+
+def word(now: datetime) -> Case:
+    """The name that `describe` gives to a cursor, as an expression of the database."""
+    may_work = Q(agent__status=Agent.Status.ACTIVE, agent__archived_at__isnull=True, space__archived_at__isnull=True)
+    return Case(
+        When(expires_at__gt=now, then=Value(RUNNING)),
+        When(~BEHIND, then=Value(IDLE)),
+        When(~may_work, then=Value(BLOCKED)),
+        When(next_attempt_at__gt=now, then=Value(BACKING_OFF)),
+        When(waits_for__startswith=f"{BLOCKED}: ", then=Value(BLOCKED)),
+        When(waits_for__startswith=f"{SKIPPED}: ", then=Value(SKIPPED)),
+        default=Value(DUE),
+    )
+
+
+def counted(*, most: int) -> dict[str, int]:
+    """How many sessions that are behind stand how. Only `most` of them are looked at: then each number is a least."""
+    behind = Cursor.objects.behind().annotate(word=word(timezone.now()))
+    words = behind.order_by().values_list("word", flat=True)[:most]
+    return dict.fromkeys(WORK, 0) | Counter(words)
 
 
 def _ordinal(number: int) -> str:

@@ -1,4 +1,4 @@
-"""The task cluster: who is alive, what runs, what was done when."""
+"""The task cluster: who is alive, what runs, what waits, what was done when."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from django.utils.safestring import SafeString
 
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import figures, labels
+from sessions_exec import queue
 from sessions_exec.models import Heartbeat, TaskRun, Tick
 from sessions_exec.services import heartbeats
 
 RUNS_SHOWN = 100
+UPCOMING_SHOWN = 20
 
 
 @admin.register(Heartbeat)
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
-    """One page of the whole: clusters, tasks in hand, regular work."""
+    """One page of the whole: clusters, tasks in hand and those that wait, regular work."""
 
     fields = ("worker", "state", "host", "pid", "processes", "since", "restarts", "last_restart")
     readonly_fields = fields
@@ -39,6 +41,8 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
                 {"row": row, "state": self.state(row), "restart": self.last_restart(row)}
                 for row in Heartbeat.objects.order_by("-beat_at")[:RUNS_SHOWN]
             ],
+            "waiting": queue.waiting(),
+            "upcoming": queue.upcoming(UPCOMING_SHOWN),
             "runs": list(TaskRun.objects.order_by("started_at")[:RUNS_SHOWN]),
             "ticks": list(Tick.objects.order_by("name")[:RUNS_SHOWN]),
         }

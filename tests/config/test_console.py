@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.contrib import admin
@@ -13,10 +14,10 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from agentmemory.models import Memory, Provider, Session
+from agentmemory.models import Memory, Provider, Session, Space
 from agentmemory.services import sessions, transcripts
 from config import groups, regular
-from distillation.models import Cursor, DistillationPass
+from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec import queue
 from sessions_exec.models import Heartbeat, TaskRun, Tick
 from tests.factories import AgentFactory, MemoryFactory, ProviderFactory
@@ -86,19 +87,85 @@ def test_d26_the_start_page_tells_the_oldest_turn_that_waits_and_why(operator: C
     assert HOSTILE not in text
 
 
-def test_the_start_page_counts_failures_and_tokens_of_today(operator: Client, waiting: Session) -> None:
+def words(text: str, part: str) -> str:
+    """What a part of a page says, without its marks."""
+    found = re.search(rf'<(\w+)[^>]* id="{part}"[^>]*>(.*?)</\1>', text, re.DOTALL)
+    assert found, part
+    return " ".join(re.sub(r"<[^>]+>", " ", found[2]).replace("\u202f", " ").split())
+
+
+def test_the_start_page_tells_what_today_took_from_whom_and_what_it_cost(operator: Client, waiting: Session) -> None:
     cursor = Cursor.objects.get(session=waiting)
-    row = {"space": cursor.space, "agent": cursor.agent, "session_name": HOSTILE, "start": 0, "end": 2}
-    DistillationPass.objects.create(**row, epoch=1, outcome="failed", input_tokens=1200, output_tokens=34)
-    DistillationPass.objects.create(
-        **row, epoch=2, outcome="failed", input_tokens=5000, started_at=timezone.now() - timedelta(days=2)
-    )
+    row: dict[str, Any] = {"space": cursor.space, "agent": cursor.agent, "session_name": HOSTILE, "start": 0, "end": 2}
+    glm = {**row, "provider_name": "glm", "cost": "0.75"}
+    DistillationPass.objects.create(**glm, epoch=1, outcome="failed", input_tokens=1200, output_tokens=34)
+    DistillationPass.objects.create(**glm, epoch=2, outcome="applied", input_tokens=1000)
+    DistillationPass.objects.create(**glm, epoch=3, input_tokens=5000, started_at=timezone.now() - timedelta(days=2))
+    DistillationPass.objects.create(**row, epoch=4, provider_name="home", input_tokens=66)
+    DistillationPass.objects.create(**row, epoch=5, outcome="failed")
 
     text = start(operator)
 
-    assert "1\u202f234" in text
-    assert "of 1 today" in text
+    assert words(text, "today") == "glm 2 234 tokens, US$ 1.50, 2 calls, 1 failed home 66 tokens, 1 call"
+    assert words(text, "figure-tokens") == "Tokens today 2 300 US$ 1.50, no daily budget is set"
     assert HOSTILE not in text
+
+    Space.objects.update(daily_tokens=2300)
+    text = start(operator)
+    assert words(text, "figure-tokens") == "Tokens today 2 300 of 2 300 US$ 1.50"
+    assert 'am-alarm am-red" id="figure-tokens"' in text
+
+
+def test_the_start_page_counts_what_waits_by_its_state_and_leads_to_each(operator: Client) -> None:
+    later = timezone.now() + timedelta(hours=1)
+    standing: dict[str, dict[str, Any]] = {
+        "due": {},
+        "running": {"expires_at": later, "holder": "w"},
+        "backing-off": {"next_attempt_at": later},
+        "blocked": {"waits_for": "blocked: provider glm paused"},
+        "skipped": {"waits_for": "skipped: provider acp cannot be used for extraction"},
+    }
+    agent = AgentFactory.create()
+    for name, values in standing.items():
+        session, _ = sessions.adopt(agent=agent, name=f"is-{name}")
+        end = transcripts.NewMessage(uid="r1", type="result", content="")
+        transcripts.append(
+            session=session, messages=[transcripts.NewMessage(uid="u1", type="user", content="words"), end]
+        )
+        Cursor.objects.filter(session=session).update(**values)
+    cursor = Cursor.objects.get(session__name="is-due")
+    row: dict[str, Any] = {"space": cursor.space, "agent": agent, "cursor": cursor, "seq": 1}
+    Quarantine.objects.create(**row, uid="u1", error="it failed")
+
+    text = start(operator)
+
+    assert words(text, "distillation") == ("1 due 1 running 1 backing off 1 blocked 1 skipped 1 quarantined")
+    assert words(text, "figure-stuck") == "Backing off and blocked 3 1 backing off, 1 blocked, 1 skipped"
+    for name in standing:
+        (link,) = re.findall(rf'id="distillation-{name}" href="([^"]+)"', text)
+        listed = operator.get(link).content.decode()
+        assert set(re.findall(r"is-[a-z-]+", listed)) == {f"is-{name}"}
+    (link,) = re.findall(r'id="distillation-quarantined" href="([^"]+)"', text)
+    assert "is-due" in operator.get(link).content.decode()
+    (link,) = re.findall(r'id="figure-stuck" href="([^"]+)"', text)
+    stuck = set(re.findall(r"is-[a-z-]+", operator.get(link).content.decode()))
+    assert stuck == {"is-backing-off", "is-blocked", "is-skipped"}
+
+
+def test_the_start_page_tells_whether_the_work_is_done(operator: Client) -> None:
+    text = words(start(operator), "cluster")
+    assert text == "silent no heartbeat 0 in the queue 0 in hand coordinator has not looked yet"
+
+    Heartbeat.objects.create(worker="host:1:x", host="host", pid=1)
+    queue.enqueue("distillation.tasks.coordinate")
+    TaskRun.objects.create(function="distillation.tasks.distil_agent", argument="7", worker="host:1:x", pid=1)
+    Tick.objects.create(name="coordinator", at=timezone.now() - timedelta(minutes=3))
+
+    text = words(start(operator), "cluster")
+    assert text.startswith("alive last heartbeat")
+    assert "1 in the queue, the oldest for" in text
+    assert "1 in hand" in text
+    assert "coordinator looked 3 min ago" in text
 
 
 def test_what_only_a_person_can_settle_is_listed(operator: Client) -> None:
@@ -165,11 +232,13 @@ def test_the_task_cluster_page_shows_who_is_alive_and_what_runs(operator: Client
     Heartbeat.objects.create(worker="host:1:x", host="host", pid=1, restarts=2, last_restart_reason=HOSTILE)
     TaskRun.objects.create(function="distillation.tasks.distil_agent", argument=HOSTILE, worker="host:1:x", pid=1)
     Tick.objects.create(name="coordinator", outcome=HOSTILE)
+    queue.enqueue("distillation.tasks.distil_session", HOSTILE)
 
     text = operator.get(where).content.decode()
 
     assert "alive" in text
     assert "distil_agent" in text
+    assert "distil_session" in text
     assert HOSTILE not in text
 
 

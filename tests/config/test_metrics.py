@@ -81,7 +81,7 @@ def test_the_figures_are_those_of_the_database(scraper: Client) -> None:
 
     Cursor.objects.update(next_attempt_at=now + timedelta(hours=1))
     assert scraped(scraper)["cursors[backing_off]"] == Cursor.objects.count()
-    Cursor.objects.update(waits_for="blocked: provider glm paused")
+    Cursor.objects.update(next_attempt_at=None, waits_for="blocked: provider glm paused")
     assert scraped(scraper)["cursors[blocked]"] == Cursor.objects.count()
 
 

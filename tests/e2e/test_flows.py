@@ -180,6 +180,7 @@ def test_a_distillation_that_has_failed_for_a_day_is_found_read_mended_and_drain
 
     console.open()
     assert "1 d" in console.text("#figure-oldest")
+    assert "1 blocked" in console.text("#figure-stuck")
     console.picture("failed-start")
     console.page.click("#figure-oldest")
     assert "malformed" in console.text("#passes")
