@@ -58,6 +58,7 @@ class Supervisor:
         self.started = 0.0
         self.pause = 0.0
         self.looks = 0
+        self.family: frozenset[int] = frozenset()
 
     def run(self) -> None:
         """Keep a cluster alive until `stop`, then drain it."""
@@ -159,8 +160,8 @@ class Supervisor:
         return None
 
     def _beat(self, ready: bool) -> None:
-        count = len(processes.descendants(os.getpid())) if ready else 0
-        heartbeats.beat(worker=self.plan.worker, host=socket.gethostname(), pid=os.getpid(), processes=count)
+        self.family = frozenset(process.pid for process in processes.descendants(os.getpid())) if ready else frozenset()
+        heartbeats.beat(worker=self.plan.worker, host=socket.gethostname(), pid=os.getpid(), processes=len(self.family))
 
     def _judged(self) -> str | None:
         in_hand = runs.in_hand(self.plan.worker)
@@ -169,7 +170,8 @@ class Supervisor:
             runs.forget([run.id for run in died])
             logger.error("a worker died in a task", extra={"action": "task.died", "function": died[0].function})
         living = [run for run in in_hand if run not in died]
-        return self.watchdog.judge(in_hand=living, oldest_waiting=queue.waiting().oldest, at=time.monotonic())
+        oldest = queue.waiting().oldest
+        return self.watchdog.judge(in_hand=living, oldest_waiting=oldest, at=time.monotonic(), processes=self.family)
 
     def _leave(self) -> None:
         _take_over(self.plan.worker)

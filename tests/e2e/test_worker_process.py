@@ -65,10 +65,28 @@ def test_a3_the_work_goes_on_when_an_idle_worker_process_is_killed(worker: subpr
     clusters.until(lambda: all(done(number) for number in (1, 2, 3)))
 
 
+def test_a3_the_death_of_an_idle_worker_process_is_no_minute_of_waiting(transactional_db: None) -> None:
+    """The watchdog has all of its patience, and more than the test has."""
+    with clusters.running("worker", AGENTMEMORY_WATCHDOG="600") as process:
+        do(0)
+        _, _, members = parts(process)
+        for member in members[:2]:
+            member.kill()
+        do(1, within=60.0)
+
+
+# As `manage.py`, with a watchdog that knows nothing of deaths.
+WITHOUT_HURRY = (
+    "-c",
+    "import sys; import django; from config import entry; entry.prepare(); django.setup(); "
+    "from sessions_exec import watchdog; watchdog.HURRY = 10**9; entry.command_line(['manage.py', *sys.argv[1:]])",
+)
+
+
 @pytest.mark.slow
 def test_a3_without_the_watchdog_the_death_of_an_idle_worker_process_ends_all_work(transactional_db: None) -> None:
-    """The negative control of the test above."""
-    with clusters.running("worker", AGENTMEMORY_WATCHDOG="600") as process:
+    """The negative control of the tests above."""
+    with clusters.running("worker", program=WITHOUT_HURRY, AGENTMEMORY_WATCHDOG="600") as process:
         do(0)
         _, sentinel, _ = parts(process)
         # A killed process ends all work only when it held the queue's lock: a few kills hit one that does.
@@ -79,7 +97,7 @@ def _ends_all_work(sentinel: psutil.Process, number: int) -> bool:
     for member in sorted(sentinel.children(), key=lambda member: member.pid)[:2]:
         member.kill()
     queue.enqueue(REMEMBER, number)
-    last = time.monotonic() + 6
+    last = time.monotonic() + 12
     while not done(number) and time.monotonic() < last:
         time.sleep(0.1)
     return not done(number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sessions_exec.services.runs import InHand
-from sessions_exec.watchdog import OVERRUN, Watchdog
+from sessions_exec.watchdog import HURRY, OVERRUN, Watchdog
 
 
 def dog() -> Watchdog:
@@ -58,3 +58,61 @@ def test_a_new_cluster_is_judged_from_its_own_begin() -> None:
     watchdog.judge(in_hand=[], oldest_waiting=7, at=0)
     watchdog.begin()
     assert watchdog.judge(in_hand=[], oldest_waiting=7, at=100) is None
+
+
+# --- after a death ---
+
+WHOLE, OTHERS = {1, 2, 3}, {1, 2, 4}
+"""The cluster's processes, and those after the third has died and been replaced."""
+
+
+def looked_at(watchdog: Watchdog, *in_hand: InHand, processes: set[int], looks: int) -> list[str]:
+    """What a watchdog that looks each second says of what stays as it is, for so many looks."""
+    said = [watchdog.judge(in_hand=in_hand, oldest_waiting=None, at=at, processes=processes) for at in range(looks)]
+    return [reason for reason in said if reason]
+
+
+def unbegun(id: int = 9) -> InHand:  # noqa: A002
+    return InHand(id=id, function="a.b", delivery=1, pid=0, age=1)
+
+
+def test_a3_a_task_that_nobody_begins_after_a_death_is_waited_for_a_few_looks_and_no_minute() -> None:
+    watchdog = dog()
+    assert not looked_at(watchdog, processes=WHOLE, looks=1)
+    assert not looked_at(watchdog, unbegun(), processes=OTHERS, looks=HURRY - 1)
+    assert "a process of the cluster died" in looked_at(watchdog, unbegun(), processes=OTHERS, looks=1)[0]
+
+
+def test_a3_the_death_of_an_idle_process_is_remembered_until_a_task_comes() -> None:
+    watchdog = dog()
+    looked_at(watchdog, processes=WHOLE, looks=1)
+    assert not looked_at(watchdog, processes=OTHERS, looks=1000)
+    assert len(looked_at(watchdog, unbegun(), processes=OTHERS, looks=HURRY)) == 1
+
+
+def test_a3_without_a_death_a_task_that_is_not_begun_has_all_of_our_patience() -> None:
+    assert not looked_at(dog(), unbegun(), processes=WHOLE, looks=50)
+
+
+def test_a3_a_task_begun_after_a_death_shows_that_the_queue_is_sound() -> None:
+    watchdog = dog()
+    looked_at(watchdog, run(), processes=WHOLE, looks=1)
+    looked_at(watchdog, run(), processes=OTHERS, looks=1)
+    begun = InHand(id=2, function="a.b", delivery=2, pid=4, age=1)
+    looked_at(watchdog, run(), begun, processes=OTHERS, looks=1)
+    assert not looked_at(watchdog, run(), unbegun(), processes=OTHERS, looks=50)
+
+
+def test_a3_tasks_that_are_begun_one_after_another_after_a_death_are_no_reason() -> None:
+    watchdog = dog()
+    looked_at(watchdog, processes=WHOLE, looks=1)
+    for id in range(50):  # noqa: A001
+        assert not looked_at(watchdog, unbegun(id), processes=OTHERS, looks=HURRY - 1)
+
+
+def test_a3_a_busy_cluster_is_not_ended_for_a_death() -> None:
+    """Both workers have work: the third task was pulled by one that died, and waits for either of them."""
+    watchdog = dog()
+    busy = [run(), InHand(id=2, function="a.b", delivery=2, pid=2, age=1)]
+    looked_at(watchdog, *busy, processes=WHOLE, looks=1)
+    assert not looked_at(watchdog, *busy, unbegun(), processes=OTHERS, looks=50)
