@@ -9,8 +9,8 @@ from sessions_exec.services.runs import InHand
 
 # What a task gets beyond its timeout before its whole cluster is ended with it.
 OVERRUN = 15.0
-# So many looks in a row may find a task not begun, where one of the cluster's processes has died. Counted in looks: while
-# the database answers nobody, nobody looks.
+# So many looks in a row may find a task not begun, where one of the cluster's processes has died. Counted in looks:
+# while the database answers nobody, nobody looks.
 HURRY = 5
 
 
@@ -18,9 +18,9 @@ HURRY = 5
 class Watchdog:
     """Judges one cluster by what it has in hand and by what it leaves lying. Times are in seconds.
 
-    A busy cluster is not a stuck one: it is stuck when it could work and does not. A process that dies while it waits for
-    a task takes the lock of the local queue with it, and with that all others' work: after a death our patience is short,
-    until a task is seen that was begun since.
+    A busy cluster is not a stuck one: it is stuck when it could work and does not. A process that dies while it waits
+    for a task takes the lock of the local queue with it, and with that all others' work: after a death our patience is
+    short, until a task is seen that was begun since.
     """
 
     workers: int
