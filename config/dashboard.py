@@ -45,7 +45,7 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "distillation": _distillation(standing),
         "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
         "cluster": _cluster() if request.user.has_perm("sessions_exec.view_heartbeat") else None,
-        "today": standing.today,
+        "today": standing.today.items(),
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
         "needs": _needs(request, standing),
         "latest": _latest(request),

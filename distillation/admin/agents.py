@@ -11,7 +11,7 @@ from agentmemory.admin import spaces
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Provider
 from agentmemory.services import activity, providers
-from distillation.services import overview, resolution
+from distillation.services import resolution, spending
 
 
 def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
@@ -19,7 +19,7 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
         return None
     resolved = resolution.resolve(agent)
     lines = (resolution.unusable(resolved), resolution.obstacle(resolved), _pause(resolved.provider))
-    tokens, money = overview.spent_by(agent)
+    used = spending.of(agent, days=30)
     query = f"agent={agent.handle}&space={agent.space.slug}"
     return format_html(
         '<dl class="am-facts" id="distillation"><dt>Distillation</dt><dd>{}</dd><dt>Distilled by</dt><dd>{} · {} '
@@ -30,8 +30,8 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
         resolved.model,
         resolved.reason,
         "".join(f"; {line}" for line in lines if line),
-        figures.number(tokens),
-        figures.money(money),
+        figures.number(used.tokens),
+        figures.money(used.cost),
         links.anchor(links.listing("distillation", "cursor", query), "what waits"),
         links.anchor(links.listing("distillation", "distillationpass", query), "its passes"),
     )

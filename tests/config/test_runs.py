@@ -15,7 +15,7 @@ from django_q.models import OrmQ
 from agentmemory.models import Agent, Message, Provider, Session
 from agentmemory.services import providers
 from config import entry, regular, runs
-from distillation.services import gates, overview, providing
+from distillation.services import gates, overview, providing, spending
 from sessions_exec import tasks
 from sessions_exec.errors import TaskStopped
 from sessions_exec.models import Execution, Input, ModelCall
@@ -87,9 +87,9 @@ def test_what_runs_cost_is_in_the_same_books_as_what_distillation_costs(server: 
     server.script(model_server.streamed("Yes.", input_tokens=1_000_000, output_tokens=100_000))
     admit(session, "i1")
     run(session)
-    (line,) = overview.spent()
-    assert (line.agent, line.calls, line.failed, line.cost) == ("ada", 1, 0, Decimal(2))
-    assert overview.spent_by(session.agent) == (1_100_000, Decimal(2))
+    (line,) = spending.lines(days=30, most=10)
+    assert (line.agent, line.usage.calls, line.usage.failed, line.usage.cost) == ("ada", 1, 0, Decimal(2))
+    assert spending.of(session.agent, days=30) == line.usage
     assert overview.standing().tokens_today == 1_100_000
     (calls,) = providing.calls_in_the_last_day().values()
     assert (calls.made, calls.failed, calls.tokens) == (1, 0, 1_100_000)

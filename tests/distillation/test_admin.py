@@ -17,12 +17,13 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agentmemory.models import Agent, Memory, Provider
+from agentmemory.console import figures
+from agentmemory.models import Agent, Memory, Provider, Space
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, preview, reading
 from tests.distillation.conftest import Tell, cursor_of
-from tests.factories import MemoryFactory
+from tests.factories import AgentFactory, MemoryFactory
 from tests.support import model_server
 from tests.support.model_server import ModelServer
 
@@ -283,6 +284,39 @@ def test_d25_what_it_costs_is_told_by_day_and_agent(operator: Client, tell: Tell
     assert "1\u202f234" in text
     assert "0.50" in text
     assert f"{row.started_at:%Y-%m-%d},acme,ada,glm,1,1,1200,34,0.500000" in table
+
+
+def test_where_a_months_money_went_is_told_by_space_agent_and_provider(operator: Client, tell: Tell) -> None:
+    row = failed(cursor_of(tell(TOLD)))
+    hopper = AgentFactory.create(handle="hopper", space=row.space)
+    same: dict[str, Any] = {"space": row.space, "agent": row.agent, "session_name": "s1", "start": 0, "end": 2}
+    for agent, provider, cost, tokens in (
+        (row.agent, "glm", "3", 10),
+        (hopper, "glm", "1", 900),
+        (hopper, "home", None, 5),
+    ):
+        DistillationPass.objects.create(
+            **{**same, "agent": agent}, epoch=9, provider_name=provider, cost=cost, input_tokens=tokens
+        )
+    Space.objects.update(daily_tokens=1000)
+
+    text = operator.get(reverse("admin:distillation_cost")).content.decode()
+
+    assert told(text, "by-agent") == [["ada · acme75 %", "10", "US$ 3.00"], ["hopper · acme25 %", "905", "US$ 1.00"]]
+    assert told(text, "by-provider") == [["glm100 %", "910", "US$ 4.00"], ["home0 %", "5", figures.NONE]]
+    assert told(text, "by-space") == [["acme100 %", "915", "US$ 4.00"]]
+    assert "915 of 1\u202f000" in text
+    (link,) = re.findall(r'href="([^"]+)">hopper · acme', text)
+    assert "2 passes" in operator.get(html.unescape(link)).content.decode()
+
+
+def told(text: str, part: str) -> list[list[str]]:
+    """The rows of a part's table."""
+    table = re.search(rf'id="{part}".*?<tbody>(.*?)</tbody>', text, re.DOTALL)
+    assert table, part
+    rows = re.findall(r"<tr>(.*?)</tr>", table[1], re.DOTALL)
+    cells = [[re.sub(r"<[^>]+>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", row)] for row in rows]
+    return [[html.unescape(cell).replace("\u202f", " ").strip() for cell in row] for row in cells]
 
 
 def provider_act(name: str, provider: Provider) -> str:

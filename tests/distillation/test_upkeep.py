@@ -13,7 +13,8 @@ from agentmemory.authorship import Author
 from agentmemory.models import Memory, Message, Provider
 from agentmemory.services import stored_secrets
 from distillation.models import Cursor, DistillationPass
-from distillation.services import distilling, operations, overview, redistillation, retention
+from distillation.services import distilling, operations, redistillation, retention, spending
+from distillation.services.spending import Usage
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -41,10 +42,9 @@ def test_d25_calls_are_summed_by_day_space_agent_and_provider_failures_included(
     server.script(model_server.raw_text("no json"))
     distilling.run_pass(cursor_id=cursor_of(session).pk)
     distilling.run_pass(cursor_id=cursor_of(session).pk, force=True)
-    [line] = overview.spent()
+    [line] = spending.lines(days=30, most=10)
     assert (line.day, line.space, line.agent, line.provider) == (timezone.now().date(), "acme", "ada", "anthropic")
-    assert (line.calls, line.failed, line.input_tokens, line.output_tokens) == (2, 1, 200, 40)
-    assert line.cost == Decimal("0.000280")
+    assert line.usage == Usage(calls=2, failed=1, input_tokens=200, output_tokens=40, cost=Decimal("0.000280"))
 
 
 def test_d24_distilling_again_tells_what_it_added_changed_and_no_longer_found(server: ModelServer, tell: Tell) -> None:

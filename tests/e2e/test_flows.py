@@ -383,7 +383,8 @@ def test_a_months_cost_is_told_by_day_agent_and_provider(console: Console, agent
     text = console.text("#content-main").replace("\u202f", " ")
     assert "US$ 3.75" in text
     assert "1 failed" in text
-    assert text.count("grace") == 3
+    assert console.text("#cost").count("grace") == 3
+    assert "100 %" in console.text("#by-agent").replace("\u202f", " ")
     console.picture("cost")
     with console.page.expect_download() as download:
         console.click("CSV")
