@@ -44,10 +44,10 @@ def admit_input(
 
 @router.get("/sessions/{id}/inputs", response={200: Page[InputOut], 404: Problem})
 def list_inputs(request: Call, id: str, query: Query[InputsQuery]) -> Page[InputOut]:  # noqa: A002
-    """What waits, in the order of admission."""
+    """What waits and why, in the order of admission."""
     waiting = inbox.pending(session=parameters.session_named(request.auth, id, query))
     rows, following = paging.by_number(waiting, after=query.after, limit=query.limit)
-    return Page(items=[shapes.input_out(row) for row in rows], next=following)
+    return Page(items=shapes.inputs_out(rows), next=following)
 
 
 @router.patch("/sessions/{id}/inputs/{rest:input}", response={200: InputOut, 404: Problem, 409: Problem})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from agentmemory.api.fields import Content, Prompt, Text, Timestamp, Uid
 from agentmemory.api.shapes import In, Out
 from agentmemory.api.shapes.transcripts import ExecutionIn
 from sessions_exec.models import Execution, Input
-from sessions_exec.services import prompts
+from sessions_exec.services import prompts, standing
 from sessions_exec.services.events import Event
 
 Delivery = Literal["steer", "queue"]
@@ -65,6 +66,7 @@ class InputOut(Out):
     state: Literal["pending", "promoted", "cancelled"]
     resume: bool
     seq: int | None
+    reason: str | None = Field(description="Why it waits, in words for people; null where it waits no longer.")
     created_at: Timestamp
 
 
@@ -124,9 +126,18 @@ class EventOut(Out):
 
 
 def input_out(row: Input) -> InputOut:
+    return inputs_out([row])[0]
+
+
+def inputs_out(rows: Sequence[Input]) -> list[InputOut]:
+    """Inputs of one session, with what they say and why they wait."""
     names = ("delivery", "kind", "state", "resume", "seq", "created_at")
-    values: dict[str, Any] = {name: getattr(row, name) for name in names}
-    return InputOut(id=row.uid, prompt=prompts.of([row])[row.uid], **values)
+    said, why = prompts.of(rows), standing.reasons(rows)
+    values: list[dict[str, Any]] = [{name: getattr(row, name) for name in names} for row in rows]
+    return [
+        InputOut(id=row.uid, prompt=said[row.uid], reason=why.get(row.pk), **each)
+        for row, each in zip(rows, values, strict=True)
+    ]
 
 
 def acquired_out(row: Execution) -> AcquiredOut:

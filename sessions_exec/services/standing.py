@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Execution, Input, Recovery
 
 # Counting stops here: a badge says 99+, whatever lies behind.
@@ -45,6 +47,16 @@ def of(execution: Execution, now: datetime) -> str:
     if not execution.holder or execution.expires_at is None:
         return "idle"
     return "live" if execution.expires_at > now else "expired"
+
+
+def reasons(rows: Sequence[Input]) -> dict[int, str]:
+    """Why inputs of one session wait, by their primary keys; those that wait no longer are left out."""
+    waiting = [row for row in rows if row.state == Input.State.PENDING]
+    if not waiting:
+        return {}
+    found: Any = Execution.objects.filter(session=waiting[0].session_id).annotate(now=ClockTimestamp()).first()
+    now = timezone.now() if found is None else found.now
+    return {row.pk: why(row, found, now) for row in waiting}
 
 
 def why(waiting: Input, execution: Execution | None, now: datetime) -> str:

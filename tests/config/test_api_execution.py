@@ -11,6 +11,7 @@ import pytest
 from django.db import connection
 
 from agentmemory.models import Session
+from sessions_exec.models import Execution
 from sessions_exec.services import recovery, waiting
 from tests.factories import AgentFactory
 from tests.support import clients
@@ -138,6 +139,35 @@ def test_a_recovery_is_seen_in_the_transcript_the_inputs_and_the_log(api: Api, s
     types = [event["type"] for event in api.get("/sessions/s1/events").body["items"]]
     assert types.count("execution.recovered") == 1
     assert acquire(api, "next")["epoch"] == 2
+
+
+def test_s5_an_input_says_why_it_waits_as_the_console_does(api: Api, session: Session) -> None:
+    def reasons() -> list[str | None]:
+        return [row["reason"] for row in api.get("/sessions/s1/inputs").body["items"]]
+
+    first = api.post("/sessions/s1/inputs", {"id": "i1", "prompt": "Do it."}).body
+    api.post("/sessions/s1/inputs", {"id": "i2", "prompt": "Later.", "delivery": "queue"})
+    api.post("/sessions/s1/inputs", {"id": "i3", "prompt": "At some time.", "resume": False})
+    nobody = "for a runner: nobody runs the session"
+    assert first["reason"] == nobody
+    assert reasons() == [nobody, nobody, "nobody wants it run now"]
+
+    execution = acquire(api, ttl_seconds=60)
+    step = "for the next step of the run"
+    assert reasons() == [step, "until the run would go idle", step]
+    assert api.patch("/sessions/s1/inputs/i2", {"delivery": "steer"}).body["reason"] == step
+    assert api.delete("/sessions/s1/inputs/i2").body["reason"] is None
+
+    expire(session)
+    assert reasons() == ["the execution has expired: what it left is looked at first"] * 2
+    assert execution["epoch"] == 1
+
+
+def test_s5_an_input_that_this_services_runner_left_says_what_keeps_it(api: Api, session: Session) -> None:
+    api.post("/sessions/s1/inputs", {"id": "i1", "prompt": "Do it."})
+    release(api, acquire(api))
+    Execution.objects.update(waits_for="the provider acme is paused")
+    assert api.get("/sessions/s1/inputs").body["items"][0]["reason"] == "the provider acme is paused"
 
 
 def test_inputs_are_flipped_and_cancelled_until_they_are_promoted(api: Api, session: Session) -> None:
