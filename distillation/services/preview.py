@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -82,12 +81,26 @@ class Newest:
         return self.of_agents[agent.pk]
 
 
+@dataclass(kw_only=True)
+class Gate:
+    """Who serves an agent, and what keeps it from being served now: looked up once for all its sessions."""
+
+    of_agents: dict[int, tuple[resolution.Resolution, gates.Closed | None]] = field(default_factory=dict)
+
+    def __call__(self, cursor: Cursor) -> tuple[resolution.Resolution, gates.Closed | None]:
+        if cursor.agent_id not in self.of_agents:
+            resolved = resolution.resolve(cursor.agent)
+            self.of_agents[cursor.agent_id] = resolved, gates.check(cursor, resolved, now=timezone.now())
+        return self.of_agents[cursor.agent_id]
+
+
 def due(*, space: Space | None = None, agent: Agent | None = None, session: Session | None = None) -> list[Preview]:
     """Every window of every session that is due."""
     cursors = distilling.within(Cursor.objects.due(timezone.now()), space=space, agent=agent, session=session)
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = cursors.select_related(*related).order_by("due_since", "pk")
-    return [preview for cursor in rows for preview in _windows(cursor, reading.known_for)]
+    gate = Gate()
+    return [preview for cursor in rows for preview in _windows(cursor, reading.known_for, gate)]
 
 
 def by_session(
@@ -102,17 +115,17 @@ def by_session(
     related = ("session", "space", "agent", "agent__space", "agent__provider")
     rows = list(due.select_related(*related).order_by("due_since", "pk")[: most + 1])
     found: list[Estimate] = []
-    left, newest = WINDOWS_IN_ALL, Newest()
+    left, newest, gate = WINDOWS_IN_ALL, Newest(), Gate()
     for cursor in rows[:most]:
         if left <= 0:
             break
-        found.append(_estimate(cursor, newest, most=min(left, WINDOWS_LOOKED_AT)))
+        found.append(_estimate(cursor, newest, gate, most=min(left, WINDOWS_LOOKED_AT)))
         left -= found[-1].windows
     return found, len(found) < len(rows)
 
 
-def _estimate(cursor: Cursor, newest: Newest, *, most: int) -> Estimate:
-    previews = list(islice(_windows(cursor, newest), most + 1))
+def _estimate(cursor: Cursor, newest: Newest, gate: Gate, *, most: int) -> Estimate:
+    previews = list(islice(_windows(cursor, newest, gate), most + 1))
     looked_at = previews[:most]
     costs = [each.cost for each in looked_at if each.cost is not None]
     first = looked_at[0] if looked_at else None
@@ -130,12 +143,9 @@ def _estimate(cursor: Cursor, newest: Newest, *, most: int) -> Estimate:
     )
 
 
-def _windows(cursor: Cursor, known_for: Known) -> Iterator[Preview]:
-    resolved = resolution.resolve(cursor.agent)
-    closed = gates.check(cursor, resolved, now=timezone.now())
-    place = copy.copy(cursor)
-    while place.position < place.watermark:
-        window = reading.next_window(place)
+def _windows(cursor: Cursor, known_for: Known, gate: Gate) -> Iterator[Preview]:
+    resolved, closed = gate(cursor)
+    for window in reading.windows_ahead(cursor):
         if window.shown:
             known = [each.known for each in known_for(cursor.agent, window)]
             prompt = reading.prompt(cursor.agent, window, known, fence=prompts.new_fence())
@@ -155,4 +165,3 @@ def _windows(cursor: Cursor, known_for: Known) -> Iterator[Preview]:
                 model=resolved.model,
                 obstacle=closed.line if closed else "",
             )
-        place.position = window.end

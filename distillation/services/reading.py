@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,10 @@ from distillation.models import Cursor, DistillationPass
 KNOWN_MEMORIES = 20
 # Of each known memory so much is shown, in characters: enough to tell what it says.
 KNOWN_CHARS = 1_000
+# An estimate reads so many messages of a session at once.
+READ_AT_ONCE = 300
+# What a window is made of: the content of a message can be far longer than what it says.
+_SPOKEN = ("seq", "uid", "type", "text", "occurred_at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,12 +46,32 @@ def budget(cursor: Cursor) -> windows.Budget:
 def next_window(cursor: Cursor) -> windows.Window:
     """The stretch after the cursor's position, within its watermark."""
     limits = budget(cursor)
-    speaking = Message.objects.speech().filter(
-        session_id=cursor.session_id, seq__gt=cursor.position, seq__lte=cursor.watermark
-    )
-    # One more than may be shown tells that something is left; what does not speak is never loaded (D5).
-    rows = speaking.order_by("seq")[: limits.messages + 1]
-    return windows.build(utterances=map(utterance, rows), start=cursor.position, limit=cursor.watermark, budget=limits)
+    # One more than may be shown tells that something is left.
+    utterances = _speech(cursor, after=cursor.position, most=limits.messages + 1)
+    return windows.build(utterances=utterances, start=cursor.position, limit=cursor.watermark, budget=limits)
+
+
+def windows_ahead(cursor: Cursor) -> Iterator[windows.Window]:
+    """The windows that one pass after another would read, up to the watermark, out of few readings."""
+    limits, position = budget(cursor), cursor.position
+    ahead: list[windows.Utterance] = []
+    complete = False
+    while position < cursor.watermark:
+        if len(ahead) <= limits.messages and not complete:
+            most = max(READ_AT_ONCE, limits.messages + 1)
+            ahead = _speech(cursor, after=position, most=most)
+            complete = len(ahead) < most
+        window = windows.build(
+            utterances=ahead[: limits.messages + 1], start=position, limit=cursor.watermark, budget=limits
+        )
+        yield window
+        position, ahead = window.end, ahead[len(window.shown) :]
+
+
+def _speech(cursor: Cursor, *, after: int, most: int) -> list[windows.Utterance]:
+    """What was said behind a place, within the watermark. What does not speak is never loaded (D5)."""
+    rows = Message.objects.speech().filter(session_id=cursor.session_id, seq__gt=after, seq__lte=cursor.watermark)
+    return [utterance(row) for row in rows.only(*_SPOKEN).order_by("seq")[:most]]
 
 
 def retried_window(cursor: Cursor, seq: int) -> windows.Window:

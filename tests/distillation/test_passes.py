@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import timedelta
 
@@ -15,7 +16,7 @@ from agentmemory.services import curation, removals, transcripts
 from agentmemory.services.transcripts import NewMessage
 from distillation import prompts
 from distillation.models import Cursor, DistillationPass
-from distillation.services import distilling, gates, replay
+from distillation.services import distilling, gates, reading, replay
 from sessions_exec import faults
 from tests.distillation.conftest import Tell, cursor_of
 from tests.support import model_server
@@ -136,6 +137,24 @@ def test_d5_a_long_stretch_without_text_is_passed_over_without_a_call(server: Mo
     tell("Then something is said.")
     run(cursor_of(session))
     assert [seq for seq, _, _ in server.requests[0].shown] == [402]
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 300])
+def test_d2_an_estimate_reads_the_windows_that_passes_would(
+    server: ModelServer, tell: Tell, settings: Settings, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    settings.AGENTMEMORY_MESSAGES_PER_PASS = 2
+    settings.AGENTMEMORY_CHARS_PER_TRANSCRIPT = 200
+    monkeypatch.setattr(reading, "READ_AT_ONCE", at_once)
+    silent = [NewMessage(uid=f"s{n}", type="assistant", content="") for n in range(3)]
+    cursor = cursor_of(tell("one", "two", *silent, "three", "x" * 190, "y" * 190, "four", "five", "six"))
+    place, one_by_one = copy.copy(cursor), []
+    while place.position < place.watermark:
+        one_by_one.append(reading.next_window(place))
+        place.position = one_by_one[-1].end
+
+    assert list(reading.windows_ahead(cursor)) == one_by_one
+    assert len(one_by_one) == 6
 
 
 def test_d5_text_behind_a_stretch_without_text_is_read_in_the_same_pass(server: ModelServer, tell: Tell) -> None:
