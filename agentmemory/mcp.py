@@ -16,10 +16,12 @@ from django.http import HttpResponse
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field
+from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
+from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 
+from agentmemory import VERSION
+from agentmemory import arguments as wording
 from agentmemory.api import problems
 from agentmemory.api.shapes import memories as shapes
 from agentmemory.api.shapes import search as search_shapes
@@ -31,6 +33,7 @@ from agentmemory.services import context, memories, rates, tokens
 Scope = Literal["mine", "space"]
 Origin = Literal["curated", "distilled"]
 ASGI = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 P = ParamSpec("P")
@@ -47,7 +50,26 @@ OfScope = Annotated[
     Scope | None, Field(description="`mine` is this agent's own, `space` what its space shares; omitted: both.")
 ]
 
-server = MCPServer("agent-memory", title="Agent Memory", instructions=INSTRUCTIONS)
+# What a body may have until we stop waiting for the rest of it; the library's own bound is below it.
+KEPT_BODY = 8 * 1024 * 1024
+
+
+class _Server(MCPServer[Any]):
+    """Tells in plain words what is wrong with a tool's arguments."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                # The same cause: the library's log then names the arguments alone.
+                raise ToolError(wording.words(name, error.__cause__)) from error.__cause__
+            raise
+
+
+server = _Server("agent-memory", title="Agent Memory", instructions=INSTRUCTIONS, version=VERSION)
 
 
 class Found(BaseModel):
@@ -174,7 +196,7 @@ class TokenGate:
     def __init__(self, app: ASGI) -> None:
         self.app = app
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -186,8 +208,37 @@ class TokenGate:
                 return
             if caller is None:
                 await _refuse(send, problems.unauthorised())
-            else:
-                await self.app({**scope, "agentmemory.caller": caller}, receive, send)
+            elif (body := await _body(receive)) is not None:
+                await self.app({**scope, "agentmemory.caller": caller}, _replayed(body, receive), send)
+
+
+async def _body(receive: Receive) -> list[Mapping[str, Any]] | None:
+    """A request's body as it came, in pieces. Nothing where the client went away before its end: it asked nothing.
+
+    The library would take that for a fault of its own, and log it. Of a body above all bounds it is the beginning.
+    """
+    pieces: list[Mapping[str, Any]] = []
+    size = 0
+    while size <= KEPT_BODY:
+        piece = await receive()
+        if piece["type"] == "http.disconnect":
+            return None
+        pieces.append(piece)
+        size += len(piece.get("body", b""))
+        if not piece.get("more_body"):
+            break
+    return pieces
+
+
+def _replayed(pieces: list[Mapping[str, Any]], receive: Receive) -> Receive:
+    """What was received, and after it what else comes."""
+    left = iter(pieces)
+
+    async def received() -> Mapping[str, Any]:
+        piece = next(left, None)
+        return await receive() if piece is None else piece
+
+    return received
 
 
 def application(*, path: str, hosts: list[str]) -> Starlette:

@@ -19,6 +19,18 @@ TEMPLATE_ONLY = ("django.request", "django.security", "django.server", "uvicorn.
 LONGEST_VALUE = 200
 
 
+# Their answers say what is wrong to who asked, again and again while it lasts; at a start it is no fault at all.
+PROBES = ("/healthz", "/readyz", "/progressz")
+
+
+class NoProbe(logging.Filter):
+    """Lets no record of `django.request` through that tells of a probe that was answered 503."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        request = getattr(record, "request", None)
+        return getattr(record, "status_code", 0) != 503 or getattr(request, "path", "") not in PROBES
+
+
 def _scalar(value: object) -> object | None:
     if isinstance(value, bool | int | float):
         return value

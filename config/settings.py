@@ -272,6 +272,7 @@ LOGGING: dict[str, Any] = {
         "json": {"()": "config.logs.JsonFormatter"},
         "plain": {"format": "%(asctime)s %(levelname)-7s %(name)s %(message)s"},
     },
+    "filters": {"no_probe": {"()": "config.logs.NoProbe"}},
     "handlers": {
         "stderr": {"class": "logging.StreamHandler", "formatter": "plain" if DEBUG or sys.stderr.isatty() else "json"}
     },
@@ -288,6 +289,6 @@ LOGGING: dict[str, Any] = {
         # A line for each task that comes and goes; what matters of it our own logs tell.
         "django-q": {"handlers": [], "level": "WARNING", "propagate": True},
         # A line for each 404 says nothing, and its text is a path.
-        "django.request": {"handlers": [], "level": "ERROR", "propagate": True},
+        "django.request": {"handlers": [], "level": "ERROR", "propagate": True, "filters": ["no_probe"]},
     },
 }

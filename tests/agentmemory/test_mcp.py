@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
+import socket
+import tomllib
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver.exceptions import ToolError
 
+from agentmemory import VERSION, mcp
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemoryEvent
 from agentmemory.services import spaces, tokens
@@ -18,6 +26,8 @@ from tests.factories import AgentFactory, MemoryFactory
 from tests.support import serving
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+ROOT = Path(__file__).resolve().parents[2]
 
 Use = Callable[[Client], Awaitable[Any]]
 
@@ -111,6 +121,65 @@ def test_a_rule_that_is_broken_is_told_in_words(address: str, ada: Agent) -> Non
     assert answer.is_error
     assert "secret" in answer.content[0].text
     assert secret not in answer.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "told"),
+    [
+        ("memory_write", {"content": "c"}, "`key` is needed."),
+        ("memory_write", {"key": "", "content": 7}, "`key` must not be empty. `content` must be text."),
+        ("memory_write", {"key": "k", "content": "c" * 10_001}, "`content` may have at most 10,000 characters."),
+        ("memory_write", {"key": "k", "content": "c", "tags": "a"}, "`tags` must be a list."),
+        ("memory_write", {"key": "k", "content": "c", "tags": ["a", 1]}, "`tags[1]` must be text."),
+        ("memory_write", {"key": "k", "content": "c", "tags": ["a"] * 51}, "`tags` may have at most 50 items."),
+        ("memory_search", {"query": "q", "limit": 0}, "`limit` must be at least 1."),
+        ("memory_search", {"query": "q", "limit": 51}, "`limit` may be at most 50."),
+        ("memory_search", {"query": "q", "limit": "many"}, "`limit` must be a whole number."),
+        ("memory_search", {"query": "q", "scope": "sesame"}, "`scope` must be 'mine' or 'space'."),
+    ],
+)
+def test_arguments_that_cannot_be_are_told_by_name_in_plain_words(
+    address: str, ada: Agent, tool: str, arguments: dict[str, Any], told: str
+) -> None:
+    answer = call(address, token_of(ada), tool, **arguments)
+    assert answer.is_error
+    assert answer.content[0].text == f"{tool} was not called: {told}"
+
+
+def test_every_kind_of_fault_that_an_argument_can_have_has_plain_words() -> None:
+    wrong: list[Any] = [[], {}, 0, 10**6, 1.5, True, "x" * 100_000, [{}], ["x"] * 1000]
+    for tool in asyncio.run(mcp.server.list_tools()):
+        for name, value in itertools.product(tool.input_schema["properties"], wrong):
+            with pytest.raises(ToolError) as told:
+                asyncio.run(mcp.server.call_tool(tool.name, {name: value}))
+            assert not re.search(r"pydantic|http|Input|cannot have|x{9}", str(told.value)), told.value
+
+
+def test_the_server_says_its_version(address: str, ada: Agent) -> None:
+    async def version(client: Client) -> str:
+        return client.server_info.version if client.server_info else ""
+
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert use(address, token_of(ada), version) == VERSION == stated
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_a_client_that_goes_away_before_it_has_asked_is_no_error(
+    ada: Agent, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = token_of(ada)
+    with serving.tools() as address:
+        parts = urlsplit(address)
+        head = (
+            f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+            f"MCP-Protocol-Version: {version}\r\nContent-Length: 1000\r\n\r\n"
+        )
+        with socket.create_connection((parts.hostname, parts.port)) as gone:
+            gone.sendall(head.encode() + b'{"json')
+        assert call(address, token, "memory_read", key="k").structured_content["found"] is False
+    # By its end the server has seen everything through.
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 @pytest.mark.parametrize("header", [None, "Bearer amt_aaaaaaaa_" + "x" * 43, "Basic YTpi", "Bearer é"])

@@ -47,6 +47,25 @@ def test_not_ready_without_a_database(client: Client, db: None) -> None:
         assert client.get("/progressz").status_code == 503
 
 
+def test_a_probe_that_says_no_is_no_error_in_the_log(
+    client: Client, db: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connection.execute_wrapper(_fail):
+        assert client.get("/readyz").status_code == 503
+        assert client.get("/progressz").status_code == 503
+        assert client.get("/metrics").status_code == 404
+    assert not caplog.records
+
+
+def test_another_page_that_fails_is_an_error_in_the_log(
+    client: Client, db: None, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.AGENTMEMORY_METRICS_TOKEN = "m"
+    with connection.execute_wrapper(_fail):
+        assert client.get("/metrics", headers={"Authorization": "Bearer m"}).status_code == 503
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
 def _fail(*_: object) -> None:
     raise DatabaseError("gone")
 
