@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from unfold.widgets import UnfoldAdminTextareaWidget
 
 from agentmemory.admin.setup import ReasonForm, SetUpAdmin
 from agentmemory.console import figures, labels
@@ -31,8 +32,27 @@ _SHORT = {
 }
 
 
+class LinesField(forms.CharField):
+    """A list of words, one in each line."""
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> list[str]:  # type: ignore[override]  # a list is what its column keeps
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return self.to_python(self.prepare_value(initial)) != self.to_python(data)
+
+
 class ProviderForm(ReasonForm):
     """An address that may not be called is refused here already."""
+
+    served_models = LinesField(
+        required=False,
+        help_text="Ids of the models that are reached here beside the default one, each in a line of its own.",
+        widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
+    )
 
     def clean_address(self) -> str:
         address: str = self.cleaned_data["address"]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters, purge_acts
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
-from agentmemory.admin.setup import SetUpAdmin
+from agentmemory.admin.setup import ReasonForm, SetUpAdmin
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Space
 from agentmemory.services import inspection, records, spaces
@@ -162,8 +164,19 @@ class SpaceAdmin(SetUpAdmin[Space]):
         return figures.when(space.created_at)
 
 
+class AgentForm(ReasonForm):
+    class Meta:
+        help_texts: ClassVar[dict[str, str]] = {
+            "handle": "How clients and commands name it: it stays.",
+            "provider": "Where its model is reached; blank: wherever its model is served.",
+            "model": "Blank: the space's model, and where it names none the provider's.",
+            "instructions": "What it is to keep to when it is run here.",
+        }
+
+
 @admin.register(Agent)
 class AgentAdmin(SetUpAdmin[Agent]):
+    form = AgentForm
     acts: ClassVar[Sequence[Act]] = _AGENT_ACTS
     list_display = ("handle", "name", "space", "state", "provider", "model", "looks", "made")
     list_select_related = ("space", "provider")
@@ -184,11 +197,16 @@ class AgentAdmin(SetUpAdmin[Agent]):
             context |= self._about(request, agent)
         return super().change_view(request, object_id, form_url, context)
 
+    def response_post_save_add(self, request: HttpRequest, obj: Agent) -> HttpResponseRedirect:
+        """To its page: it is connected from there."""
+        return HttpResponseRedirect(links.change("agentmemory", "agent", obj.pk))
+
     def _about(self, request: HttpRequest, agent: Agent) -> dict[str, Any]:
         query = f"agent={agent.handle}&space={agent.space.slug}"
         return {
             "counts": inspection.of_agent(agent) if request.user.has_perm("agentmemory.view_memory") else None,
             "panels": [panel for panel in (make(request, agent) for make in agent_panels) if panel is not None],
+            "connect_url": _connect(agent) if request.user.has_perm("agentmemory.add_token") else "",
             "memories_url": links.listing("agentmemory", "memory", query),
             "sessions_url": links.listing("agentmemory", "session", query),
         }
@@ -209,6 +227,14 @@ class AgentAdmin(SetUpAdmin[Agent]):
     @admin.display(description="Made", ordering="created_at")
     def made(self, agent: Agent) -> SafeString:
         return figures.when(agent.created_at)
+
+
+def _connect(agent: Agent) -> str:
+    """Where a token is issued for an agent that may have one."""
+    if agent.archived_at is not None or agent.space.archived_at is not None:
+        return ""
+    query = urlencode({"space": agent.space_id, "agent": agent.handle})
+    return f"{reverse('admin:agentmemory_token_add')}?{query}"
 
 
 def _with_acts(

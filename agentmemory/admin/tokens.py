@@ -157,7 +157,7 @@ class TokenAdmin(ActingAdmin[Token]):
         """Issue a token. Its plain text is on the answer's page and nowhere else, and no cache keeps that page."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        form = IssueForm(request.POST if request.method == "POST" else None)
+        form = IssueForm(request.POST if request.method == "POST" else None, initial=request.GET.dict())
         context = {**self.admin_site.each_context(request), "title": "Issue a token", "opts": self.opts, "form": form}
         if request.method == "POST" and form.is_valid():
             try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 import time
 from typing import Any
 
@@ -24,10 +26,11 @@ from agentmemory.models import (
     MemoryEvent,
     MemorySource,
     Message,
+    Provider,
     Session,
     Token,
 )
-from agentmemory.services import curation, memories, removals, sessions, tokens, transcripts
+from agentmemory.services import curation, memories, removals, sessions, spaces, tokens, transcripts
 from tests.factories import AgentFactory, ProviderFactory
 
 pytestmark = pytest.mark.django_db
@@ -502,7 +505,7 @@ def test_a_provider_at_a_private_address_or_at_none_is_refused(
     operator: Client, settings: Any, address: str, says: str
 ) -> None:
     settings.AGENTMEMORY_ALLOW_PRIVATE_ADDRESSES = False
-    values = {"name": "inner", "kind": "anthropic", "address": address, "served_models": "[]"}
+    values = {"name": "inner", "kind": "anthropic", "address": address, "served_models": ""}
 
     answer = operator.post(page("agentmemory_provider_add"), {**values, "reason": "why not"})
 
@@ -521,7 +524,7 @@ def test_a_provider_at_a_private_address_or_at_none_is_refused(
 def test_what_a_provider_may_not_be_is_told_beside_its_field(
     operator: Client, field: str, value: str, says: str
 ) -> None:
-    values = {"name": "glm", "kind": "anthropic", "served_models": "[]", "reason": "a new one", field: value}
+    values = {"name": "glm", "kind": "anthropic", "served_models": "", "reason": "a new one", field: value}
 
     assert says in operator.post(page("agentmemory_provider_add"), values).content.decode()
 
@@ -529,10 +532,40 @@ def test_what_a_provider_may_not_be_is_told_beside_its_field(
     assert operator.post(page("agentmemory_provider_add"), values).status_code == 302
 
 
+def test_the_models_of_a_provider_are_written_one_in_a_line(operator: Client) -> None:
+    values = {"name": "glm", "kind": "anthropic", "served_models": "glm-4.7\r\n\r\n glm-air ", "reason": "a new one"}
+    operator.post(page("agentmemory_provider_add"), values)
+    provider = Provider.objects.get(name="glm")
+    assert provider.served_models == ["glm-4.7", "glm-air"]
+
+    where = page("agentmemory_provider_change", provider.pk)
+    assert "glm-4.7\nglm-air</textarea>" in operator.get(where).content.decode()
+    operator.post(where, {**values, "served_models": "glm-4.7\nglm-air", "default_model": "glm-4.7"})
+    assert Activity.objects.latest("pk").detail == {"fields": ["default_model"]}
+    operator.post(where, {**values, "served_models": "glm-air", "default_model": "glm-4.7"})
+    assert Activity.objects.latest("pk").detail == {"fields": ["served_models"]}
+    provider.refresh_from_db()
+    assert provider.served_models == ["glm-air"]
+
+
+def test_an_agents_page_leads_to_a_token_of_its_own_while_it_may_have_one(operator: Client, agent: Agent) -> None:
+    where = page("agentmemory_agent_change", agent.pk)
+    connect = re.compile(r'id="connect" href="([^"]+)"')
+    (link,) = connect.findall(operator.get(where).content.decode())
+    form = operator.get(html.unescape(link)).content.decode()
+
+    assert f'name="agent" value="{agent.handle}"' in form
+    assert f'<option value="{agent.space_id}" selected>' in form
+    spaces.archive_agent(agent_id=agent.pk)
+    assert not connect.findall(operator.get(where).content.decode())
+
+
 def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Agent) -> None:
     for model, row in (("space", agent.space), ("agent", agent), ("provider", ProviderFactory.create())):
         where = page(f"agentmemory_{model}_change", row.pk)
-        assert viewer.get(where).status_code == 200
+        seen = viewer.get(where)
+        assert seen.status_code == 200
+        assert 'id="connect"' not in seen.content.decode()
         assert viewer.post(where, {"reason": "x"}).status_code == 403
 
 

@@ -343,13 +343,19 @@ def test_a_new_agent_gets_a_token_that_is_shown_once_and_a_snippet_that_connects
         console.page.fill("input[name=reason]", WHY)
     console.picture("agent-add")
     console.page.click("button[name=_save]")
-    assert "hopper" in console.text()
-    console.open("agentmemory/token/add/")
-    console.page.fill("#token-form input[name=agent]", "hopper")
+    console.picture("agent-made")
+    console.page.click("#connect")
+    assert console.page.input_value("#token-form input[name=agent]") == "hopper"
+    console.picture("agent-ask")
     console.page.fill("#token-form input[name=reason]", WHY)
     console.page.click("#token-form button[type=submit]")
     plain = console.text("#plain-token").strip()
     console.picture("agent-token")
+    console.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    console.page.get_by_role("button", name="Copy the configuration").click()
+    console.page.wait_for_selector("text=Copied")
+    copied = json.loads(console.page.evaluate("navigator.clipboard.readText()"))
+    assert copied["mcpServers"]["agentmemory"]["headers"] == {"Authorization": f"Bearer {plain}"}
 
     (said,) = re.findall(r"curl -H \"(Authorization): (Bearer \S+)\" (\S+)", console.text("#issued"))
     with urllib.request.urlopen(urllib.request.Request(said[2], headers={said[0]: said[1]}), timeout=10) as answer:
