@@ -1,4 +1,4 @@
-"""How a process begins: settings first, then the embedded database, then Django."""
+"""How a process begins: settings first, then what it was asked for, then the embedded database."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ WITHOUT_DATABASE = frozenset(
 )
 
 
+# Of these, the one that shows the secret key itself: the others get one of their own, and write none.
+SHOWS_KEY = "diffsettings"
+
+
 def prepare(*, database: bool = True) -> None:
     """Read the settings, and hold the embedded database where it is the one in use.
 
@@ -48,11 +52,41 @@ def command_line(arguments: Sequence[str]) -> None:
 
     command = arguments[1] if len(arguments) > 1 else ""
     try:
-        prepare(database=command not in WITHOUT_DATABASE and "--help" not in arguments)
-    except (ImproperlyConfigured, programs.CannotStart) as error:
-        sys.exit(f"Cannot start: {error}")
-    try:
+        try:
+            _begin(command, arguments)
+        except (ImproperlyConfigured, programs.CannotStart) as error:
+            sys.exit(f"Cannot start: {error}")
         execute_from_command_line(list(arguments))
     except KeyboardInterrupt:
         # Asked for. What was in its midst has settled on the way here.
         sys.exit(128 + signal.SIGINT)
+
+
+def _begin(command: str, arguments: Sequence[str]) -> None:
+    if command in WITHOUT_DATABASE:
+        if command != SHOWS_KEY:
+            _without_key()
+        return prepare(database=False)
+    prepare(database=False)
+    _understood(arguments)
+    return prepare()
+
+
+def _without_key() -> None:
+    """Leave no key behind: a client of a server elsewhere, say, needs none, and may run in anybody's folder."""
+    from config import secret_key
+
+    os.environ.setdefault("SECRET_KEY", secret_key.new())
+
+
+def _understood(arguments: Sequence[str]) -> None:
+    """End with what is wrong with the arguments, or with the help, before anything is made or started for them."""
+    import django
+    from django.core.management import ManagementUtility
+
+    django.setup()
+    program, name, *rest = arguments
+    command = ManagementUtility([program, name]).fetch_command(name)
+    # As Django does it itself: else a mistake would be a trace.
+    setattr(command, "_called_from_command_line", True)  # noqa: B010  # in no stub
+    command.create_parser(program, name).parse_args(rest)

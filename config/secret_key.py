@@ -8,6 +8,11 @@ import secrets
 from pathlib import Path
 
 
+def new() -> str:
+    """A key that nobody has."""
+    return secrets.token_urlsafe(64)
+
+
 def read_or_create(path: Path) -> str:
     """Return the key kept in `path`, made on first use and readable by its owner alone.
 
@@ -20,7 +25,7 @@ def read_or_create(path: Path) -> str:
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(secrets.token_urlsafe(64))
+        file.write(new())
     with contextlib.suppress(FileExistsError):
         os.link(draft, path)
     draft.unlink()

@@ -41,7 +41,7 @@ def token(address: str) -> str:
 def surroundings(tmp_path: Path) -> dict[str, str]:
     """What the program starts with: a database that nobody could reach."""
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("AGENTMEMORY_")},
+        **{name: value for name, value in os.environ.items() if not name.startswith(("AGENTMEMORY_", "SECRET_KEY"))},
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "AGENTMEMORY_ENV_FILE": "none",
         "AGENTMEMORY_DATA_DIR": str(tmp_path),
@@ -111,11 +111,14 @@ def test_nothing_but_protocol_is_on_its_output_whatever_comes_in(
     assert {answer["id"] for answer in answers if "result" in answer} == {0, "p"}
 
 
-def test_a_server_that_is_not_there_is_an_error_of_the_call(surroundings: dict[str, str]) -> None:
+def test_a_server_that_is_not_there_is_an_error_of_the_call_and_nothing_is_left_behind(
+    surroundings: dict[str, str], tmp_path: Path
+) -> None:
     answers, beside = speak(surroundings, "--url", "http://127.0.0.1:1", "--token", "t", lines=[PING])
     assert [answer["id"] for answer in answers] == ["p"]
     assert "http://127.0.0.1:1/mcp does not answer" in answers[0]["error"]["message"]
     assert "bridge.unanswered" in beside
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_t3_a_bad_token_is_told_in_words(address: str, surroundings: dict[str, str]) -> None:
