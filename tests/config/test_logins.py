@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import connections
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -18,6 +18,7 @@ from agentmemory.errors import TooManyTries
 from agentmemory.models import Activity, LoginTries
 from agentmemory.services import logins, upkeep
 from config import sessions
+from tests.support import races
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "correct-horse-battery"
@@ -118,19 +119,67 @@ def test_what_counts_no_more_is_tidied_away() -> None:
     assert not LoginTries.objects.exists()
 
 
-@pytest.mark.django_db(transaction=True)
-def test_many_tries_at_once_are_no_more_than_one_after_another() -> None:
-    def begin(n: int) -> bool:
-        try:
-            logins.begin("vic", "192.0.2.1")
-        except TooManyTries:
-            return False
-        finally:
-            connections.close_all()
-        return True
+# --- many tries at once ---
 
-    with ThreadPoolExecutor(8) as threads:
-        assert sum(threads.map(begin, range(8))) == TRIES
+AT_ONCE = 8
+TryRule = Callable[[str, str, Callable[[], object]], None]
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The accounts whose passwords were looked at."""
+    found: list[str] = []
+    check = User.check_password
+
+    def noted(user: User, password: str) -> bool:
+        found.append(user.username)
+        return check(user, password)
+
+    monkeypatch.setattr(User, "check_password", noted)
+    return found
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_tries_at_once_no_more_passwords_are_looked_at_than_of_one_after_another(looked_at: list[str]) -> None:
+    said = races.together(*[tried] * AT_ONCE)
+    assert sorted(said) == ["held back"] * (AT_ONCE - TRIES) + ["wrong"] * TRIES
+    assert looked_at == ["vic"] * TRIES
+
+
+def tally() -> int:
+    return LoginTries.objects.filter(kind="both").values_list("tries", flat=True).first() or 0
+
+
+def refuse_above(count: int) -> None:
+    if count > TRIES:
+        raise TooManyTries(1)
+
+
+def counted_after_the_password(account: str, address: str, meet: Callable[[], object]) -> None:
+    """As by who looks whether there were too many failures, and counts this one when it has failed."""
+    refuse_above(tally() + 1)
+    meet()
+
+
+def counted_in_two_steps(account: str, address: str, meet: Callable[[], object]) -> None:
+    """As by who reads how many there were, and writes one more."""
+    before = tally()
+    meet()
+    values = {"tries": before + 1, "since": timezone.now()}
+    LoginTries.objects.update_or_create(kind="both", subject=f"{account} from {address}", defaults=values)
+    refuse_above(before + 1)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("rule", [counted_after_the_password, counted_in_two_steps])
+def test_without_counting_first_and_in_one_step_all_of_them_are_looked_at(
+    rule: TryRule, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The negative control of the test above."""
+    meeting = threading.Barrier(AT_ONCE)
+    monkeypatch.setattr(logins, "begin", lambda account, address: rule(account, address, lambda: meeting.wait(30)))
+    assert races.together(*[tried] * AT_ONCE) == ["wrong"] * AT_ONCE
+    assert looked_at == ["vic"] * AT_ONCE
 
 
 # --- how long a session lasts ---
