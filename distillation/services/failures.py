@@ -107,7 +107,9 @@ def settle_abandoned(cursor: Cursor) -> DistillationPass | None:
 
 
 def cost(provider: Provider | None, input_tokens: int, output_tokens: int) -> Decimal | None:
-    """US dollars for a call; unknown where the provider has no prices."""
+    """US dollars for a call; unknown where the provider has no prices. Without a model there is nothing to pay."""
+    if provider is not None and provider.kind == Provider.Kind.OFFLINE:
+        return Decimal(0)
     if provider is None or provider.price_in is None or provider.price_out is None:
         return None
     return (provider.price_in * input_tokens + provider.price_out * output_tokens) / Decimal(1_000_000)

@@ -139,7 +139,7 @@ def _estimate(cursor: Cursor, newest: Newest, gate: Gate, *, most: int) -> Estim
         served_by=f"{first.model} ({first.provider})" if first else "",
         obstacle=first.obstacle if first else "",
         more=len(previews) > most,
-        about=bool(newest.of_agents.get(cursor.agent_id)),
+        about=bool(looked_at and newest.of_agents.get(cursor.agent_id)),
     )
 
 

@@ -51,7 +51,7 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
         return State(name=state, line=line)
     if cursor.retry_seq is not None:
         return State(name=DUE, line=f"message {cursor.retry_seq}, released from quarantine, is tried again")
-    return State(name=DUE, line=f"{cursor.lag} messages wait")
+    return State(name=DUE, line="1 message waits" if cursor.lag == 1 else f"{cursor.lag} messages wait")
 
 
 def describe_many(cursors: Iterable[Cursor], now: datetime | None = None) -> list[State]:
