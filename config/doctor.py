@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 from django.conf import settings
 from django.core import checks
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.utils import timezone
 
 from agentmemory.models import Agent, Provider
 from agentmemory.search import embeddings, vector_tables
 from agentmemory.services import embedding, providers
-from config import health, regular, writing
+from config import doctor_database, health, regular
+from config.findings import Finding
 from distillation.services import resolution
 from sessions_exec import queue
 from sessions_exec.models import Heartbeat
 from sessions_exec.services import heartbeats
 
-OLDEST_SERVER = 150000
 MOST_AGENTS = 200
 # Of the watchdog's patience: a backlog may wait that long before it is worth a note.
 BACKLOG = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One line of the report. A note is worth knowing and nothing to repair."""
-
-    level: Literal["ok", "note", "wrong"]
-    about: str
-    line: str
-    advice: str = ""
 
 
 def examine() -> list[Finding]:
     """Everything that is found, in the order in which it should be set right."""
     found = list(_settings())
     try:
-        found += _database()
+        found += doctor_database.reached()
         if any(finding.level == "wrong" for finding in found):
             return found
-        for part in (_vectors, _cluster, _schedules, _providers, _work):
+        for part in (doctor_database.fits, _vectors, _cluster, _schedules, _providers, _work):
             found += part()
     except DatabaseError as error:
-        text = str(error).strip().partition("\n")[0]
-        full = "No space left" in text
-        advice = "Free space on its disk." if full else "Check DATABASE_URL, and whether the server runs."
-        found.append(Finding(level="wrong", about="database", line=f"it does not answer: {text}", advice=advice))
+        found.append(doctor_database.refused(error))
     return found
 
 
@@ -59,28 +44,6 @@ def _settings() -> Iterator[Finding]:
         yield Finding(level="wrong", about="settings", line=error.msg, advice=error.hint or "")
     if not errors:
         yield Finding(level="ok", about="settings", line="the system checks find nothing")
-
-
-def _database() -> Iterator[Finding]:
-    connection.ensure_connection()
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW server_version_num")
-        number = int(cursor.fetchone()[0])
-    where = "embedded" if settings.AGENTMEMORY_EMBEDDED else "by DATABASE_URL"
-    line = f"PostgreSQL {number // 10000}.{number % 10000}, {where}"
-    if number < OLDEST_SERVER:
-        yield Finding(level="wrong", about="database", line=line, advice="Use PostgreSQL 15 or later.")
-    else:
-        yield Finding(level="ok", about="database", line=line)
-    if unwritable := writing.obstacle():
-        advice = f"{unwritable.advice[0].upper()}{unwritable.advice[1:]}."
-        yield Finding(level="wrong", about="database", line=unwritable.line, advice=advice)
-    missing = health.unapplied()
-    if missing:
-        line = f"{len(missing)} are not applied, the first is {missing[0]}"
-        yield Finding(level="wrong", about="migrations", line=line, advice="Run `python manage.py migrate`.")
-    else:
-        yield Finding(level="ok", about="migrations", line="all are applied")
 
 
 def _vectors() -> Iterator[Finding]:
@@ -93,7 +56,10 @@ def _vectors() -> Iterator[Finding]:
         yield Finding(level="note", about=about, line="packages are missing: search goes by words alone", advice=advice)
     elif not vector_tables.are_there():
         line = "the database has no tables of vectors: search goes by words alone"
-        advice = "As a superuser: CREATE EXTENSION vector; then `python manage.py migrate`."
+        advice = (
+            "Run `python manage.py migrate`. If it stays so, a superuser has to CREATE EXTENSION vector first; "
+            "a server that has no such extension needs the package pgvector."
+        )
         yield Finding(level="note", about=about, line=line, advice=advice)
     else:
         yield _vectors_of(embedding.waiting())
@@ -111,9 +77,9 @@ def _cluster() -> Iterator[Finding]:
     if not heartbeats.alive():
         advice = "Start one: `python manage.py worker`, or `up`, which brings its own."
         yield Finding(level="wrong", about="task cluster", line="none gives a sign of life", advice=advice)
+    living = heartbeats.living()
     for worker in Heartbeat.objects.all()[:20]:
-        silent = (timezone.now() - worker.beat_at).total_seconds()
-        if silent < heartbeats.DEAD_AFTER:
+        if worker.worker in living:
             line = f"{worker.worker} works with {worker.processes} processes"
             yield Finding(level="ok", about="task cluster", line=line)
         if worker.restarts:
@@ -130,9 +96,10 @@ def _cluster() -> Iterator[Finding]:
 
 def _schedules() -> Iterator[Finding]:
     missing = queue.missing_schedules(regular.schedules())
-    for name in missing:
+    if missing:
         advice = "A running worker makes and repairs them within a minute."
-        yield Finding(level="wrong", about="schedules", line=f"{name} is missing or damaged", advice=advice)
+        line = f"missing or damaged: {', '.join(missing)}"
+        yield Finding(level="wrong", about="schedules", line=line, advice=advice)
     for name in queue.unsound_schedules():
         advice = "Remove it; it was put to rest, since it would stop all others."
         yield Finding(level="note", about="schedules", line=f"{name} cannot be read", advice=advice)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from config import postgres
+from config import postgres, programs
 
 USER = "agentmemory"
 DATABASE = "agentmemory"
@@ -67,6 +67,17 @@ def ensure(data_dir: Path, *, durable: bool = True) -> DatabaseAddress:
     `programs.CannotStart` with a sentence for the operator.
     """
     data_dir = data_dir.resolve()
+    try:
+        return _ensure(data_dir, durable=durable)
+    except OSError as error:
+        what = f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+        raise programs.CannotStart(
+            f"the database cannot be kept in {data_dir}: {what}. "
+            "Let AGENTMEMORY_DATA_DIR name a folder that can be written, or set DATABASE_URL."
+        ) from error
+
+
+def _ensure(data_dir: Path, *, durable: bool) -> DatabaseAddress:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _guard:
         hold = _holds.get(data_dir)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
 from django.db.models import Q
 from django.db.models.functions import Greatest
 from django.utils import timezone
@@ -22,6 +23,7 @@ from sessions_exec.services import heartbeats
 
 NO_WORKER = "no task cluster gives a sign of life: start one with `python manage.py worker`, or use `up`"
 COORDINATOR = "coordinator"
+OURS = frozenset({"agentmemory", "sessions_exec", "distillation"})
 CADENCES = 3
 # The queue's scheduler looks every 30 seconds, and the work itself takes its time.
 SLACK = timedelta(seconds=120)
@@ -69,6 +71,13 @@ def unapplied() -> list[str]:
     plan = executor.migration_plan(executor.loader.graph.leaf_nodes())
     _migrated = not plan
     return [f"{migration.app_label}.{migration.name}" for migration, _ in plan]
+
+
+def of_later_release() -> list[str]:
+    """Migrations of ours that the database has and this release does not know."""
+    loader = MigrationLoader(connection)
+    unknown = sorted(set(loader.applied_migrations) - set(loader.disk_migrations))
+    return [f"{app}.{name}" for app, name in unknown if app in OURS]
 
 
 def progress() -> str | None:

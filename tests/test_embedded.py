@@ -249,6 +249,12 @@ def test_a_missing_postgresql_is_said_in_one_sentence(monkeypatch: pytest.Monkey
         programs.folder.cache_clear()
 
 
+def test_a_folder_that_cannot_be_is_said_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(programs.CannotStart, match=r"Not a directory \(.*\)\. Let AGENTMEMORY_DATA_DIR"):
+        embedded.ensure(tmp_path / "file" / "data")
+
+
 def test_stopping_a_server_that_never_ran_is_no_error(data_dir: Path) -> None:
     started = time.monotonic()
     postgres.stop(data_dir / "postgres")

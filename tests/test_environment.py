@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -127,6 +128,22 @@ def settings(expression: str, **variables: str) -> str:
         check=False,
     )
     return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+def test_a_secret_key_that_cannot_be_kept_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ImproperlyConfigured, match="Not a directory"):
+        secret_key.read_or_create(tmp_path / "file" / "secret_key")
+
+
+def test_a_full_disk_keeps_no_half_of_a_secret_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(secret_key, "new", full)
+    with pytest.raises(ImproperlyConfigured, match="No space left on device"):
+        secret_key.read_or_create(tmp_path / "secret_key")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_d18_ambient_headers_of_the_model_sdk_are_dropped() -> None:

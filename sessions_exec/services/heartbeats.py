@@ -38,6 +38,11 @@ def alive() -> bool:
     return _recent().exists()
 
 
+def living() -> set[str]:
+    """The names of workers that have given a sign of life lately."""
+    return set(_recent().values_list("worker", flat=True))
+
+
 def working(worker: str) -> bool:
     """Whether this worker's cluster has begun to work, and lives."""
     return _recent().filter(worker=worker, processes__gt=0).exists()

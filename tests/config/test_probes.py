@@ -10,7 +10,7 @@ import pytest
 from django.db import DatabaseError, OperationalError, connection, transaction
 from django.test import Client
 
-from config import doctor, health, writing
+from config import doctor_database, health, writing
 from sessions_exec.services import heartbeats
 
 
@@ -88,7 +88,7 @@ def of_no_use(client: Client, words: str) -> None:
     assert ready.content.decode().startswith(f"not ready: cannot write, {words}")
     assert progress.content.decode().startswith(f"cannot write, {words}")
     assert progress.content.count(b"\n") == 1
-    told = [finding for finding in doctor._database() if finding.level == "wrong"]
+    told = [finding for finding in doctor_database.reached() if finding.level == "wrong"]
     assert [finding.about for finding in told] == ["database"]
     assert told[0].line.startswith(f"cannot write, {words}")
     assert told[0].advice
