@@ -116,6 +116,15 @@ class Console:
         self.page.click("#act-form button[type=submit]")
         self.page.wait_for_selector("#act-form", state="detached")
 
+    def tab_to(self, what: str) -> None:
+        """Go from one thing to the next with the keyboard until it is reached, and see where one is."""
+        for _ in range(80):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate("what => document.activeElement.matches(what)", what):
+                assert self.page.evaluate("parseFloat(getComputedStyle(document.activeElement).outlineWidth)") > 0, what
+                return
+        pytest.fail(f"{what} is not reached with the keyboard")
+
     def picture(self, name: str) -> None:
         """The page as it is, at both widths, light and dark, where somebody wants to see it."""
         if not PICTURES:
@@ -229,6 +238,31 @@ def test_a_distilled_memory_that_is_wrong_is_withdrawn_and_brought_back(
     console.picture("wrong-withdrawn")
     console.act("reinstate")
     assert "Rank 1" in found_by(console)
+
+
+def test_a_memory_is_found_and_withdrawn_with_the_keyboard_alone(
+    console: Console, agent: Agent, model: ModelServer
+) -> None:
+    memory = distilled(agent)
+    keys = console.page.keyboard
+
+    console.open()
+    console.tab_to("#nav-search")
+    keys.type(memory.key)
+    keys.press("Enter")
+    console.page.wait_for_selector("#search-form")
+    console.tab_to(f"a[href*='{memory.pk}']")
+    keys.press("Enter")
+    console.page.wait_for_selector("#act-withdraw")
+    console.tab_to("#act-withdraw")
+    keys.press("Enter")
+    console.page.wait_for_selector("#act-form")
+    console.tab_to("#act-form input[name=reason]")
+    keys.type(WHY)
+    keys.press("Enter")
+    console.page.wait_for_selector("#act-reinstate")
+    memory.refresh_from_db()
+    assert memory.withdrawn_reason == WHY
 
 
 def found_by(console: Console) -> str:
