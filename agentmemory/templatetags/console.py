@@ -6,8 +6,14 @@ import json
 
 from django import template
 from django.template import Context
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from agentmemory.console import figures, labels
+
+# A text that is longer is folded behind so much of it; a little more than that is not worth a click.
+FOLDED_BEHIND = 1_500
+WORTH_FOLDING = 500
 
 register = template.Library()
 
@@ -30,6 +36,20 @@ def where(context: Context) -> list[dict[str, str]]:
                 is_it = context["request"].path == str(item["link"])
                 return [above[0], {"title": above[1]["title"]}] if is_it else [*above, {"title": called}]
     return [{"title": called}]
+
+
+@register.filter
+def folded(text: str) -> SafeString:
+    """A text, and behind a fold what is long of it."""
+    if len(text) <= FOLDED_BEHIND + WORTH_FOLDING:
+        return format_html("{}", text)
+    at = text.rfind(" ", FOLDED_BEHIND - WORTH_FOLDING, FOLDED_BEHIND) + 1 or FOLDED_BEHIND
+    return format_html(
+        '{}<details class="am-rest"><summary>… {} more characters</summary>{}</details>',
+        text[:at],
+        figures.number(len(text) - at),
+        text[at:],
+    )
 
 
 @register.filter

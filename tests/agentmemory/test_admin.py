@@ -327,6 +327,24 @@ def test_a_conversation_hides_thinking_folds_tools_and_strikes_what_was_taken_ba
     assert HOSTILE not in text
 
 
+def test_what_is_long_is_folded_and_nothing_of_it_is_lost(operator: Client, agent: Agent) -> None:
+    session, _ = sessions.adopt(agent=agent, name="long")
+    words = " ".join(f"word{n}" for n in range(1_000))
+    short = " ".join(f"short{n}" for n in range(200))
+    said = [transcripts.NewMessage(uid="u1", type="user", content=words)]
+    transcripts.append(session=session, messages=[*said, transcripts.NewMessage(uid="u2", type="user", content=short)])
+
+    text = operator.get(page("agentmemory_session_change", session.pk)).content.decode()
+
+    (first, count, rest) = re.findall(r"(word0 .*?)<details.*?… (.*?) more characters</summary>(.*?)</details>", text)[
+        0
+    ]
+    assert first + rest == words
+    assert count.replace("\u202f", "") == str(len(rest))
+    assert 1_000 <= len(first) <= 1_500
+    assert short in text
+
+
 def test_a_long_conversation_comes_in_pieces_and_a_link_leads_to_any_message(operator: Client, agent: Agent) -> None:
     session, _ = sessions.adopt(agent=agent, name="long")
     said = [transcripts.NewMessage(uid=f"u{n}", type="user", content=f"words {n}") for n in range(1, 251)]
