@@ -32,17 +32,22 @@ def set_active(user: User, *, active: bool, who: str, reason: str) -> None:
 
 def sign_out(user: User, *, who: str, reason: str) -> int:
     """End all sessions of an account. Returns how many there were."""
-    mine = [
-        session.pk
-        for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
-        if session.get_decoded().get("_auth_user_id") == str(user.pk)
-    ]
+    mine = sessions_of(user)
 
     def run() -> None:
         Session.objects.filter(pk__in=mine).delete()
 
     records.acted("sign out", run, who=who, target=user, reason=reason, space=None)
     return len(mine)
+
+
+def sessions_of(user: User) -> list[str]:
+    """The keys of the sessions that an account is signed in with."""
+    return [
+        session.pk
+        for session in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+        if session.get_decoded().get("_auth_user_id") == str(user.pk)
+    ]
 
 
 def delete_group(group: Group, *, who: str, reason: str) -> None:

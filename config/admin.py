@@ -15,11 +15,14 @@ from django.contrib.auth import admin as auth_admin
 from django.contrib.auth import password_validation
 from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.safestring import SafeString
 from unfold.forms import UserChangeForm, UserCreationForm
 
 from agentmemory.admin import setup
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.setup import ReasonForm
+from agentmemory.console import goes
+from agentmemory.errors import Invalid
 from config import accounts, groups, schedules  # noqa: F401  (schedules registers its page)
 
 admin.site.unregister(User)
@@ -64,6 +67,8 @@ def _set_password(user: User, asked: Asked) -> str:
 
 
 def _deactivate(user: User, asked: Asked) -> str:
+    if user.username == asked.operator:
+        raise Invalid("That is your own account: somebody else has to deactivate it.")
     accounts.set_active(user, active=False, who=str(asked.author), reason=asked.reason)
     return f"{user} cannot sign in any more."
 
@@ -81,6 +86,19 @@ def _sign_out(user: User, asked: Asked) -> str:
 def _delete_group(group: Group, asked: Asked) -> str:
     accounts.delete_group(group, who=str(asked.author), reason=asked.reason)
     return f"The group {group.name} is gone."
+
+
+def _keeps_out(request: HttpRequest, rows: Sequence[User]) -> SafeString:
+    ended = sum(len(accounts.sessions_of(user)) for user in rows)
+    return goes.with_it("What is stopped with it:", {"sessions that are signed in": ended})
+
+
+def _takes_rights(request: HttpRequest, rows: Sequence[Group]) -> SafeString:
+    counts = {
+        "accounts that are in it": User.objects.filter(groups__in=rows).distinct().count(),
+        "rights that it gives": sum(group.permissions.count() for group in rows),
+    }
+    return goes.with_it("What goes with it:", counts)
 
 
 class AccountsAdmin(ActingAdmin[Any]):
@@ -110,6 +128,7 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
             label="Set password",
             explains="Gives the account another password, which you tell its holder.",
             run=_set_password,
+            final="The password that it has now is not kept anywhere, and cannot be given back.",
             form=PasswordForm,
         ),
         Act(
@@ -117,6 +136,7 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
             label="Sign out everywhere",
             explains="Ends all sessions of the account. It can sign in again.",
             run=_sign_out,
+            final="The sessions cannot be brought back: who is signed out signs in again.",
             bulk=True,
         ),
         Act(
@@ -124,6 +144,7 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
             label="Deactivate",
             explains="Keeps the account out from its next request on. What it did stays on record.",
             run=_deactivate,
+            preview=_keeps_out,
             undo="activate",
             bulk=True,
             danger=True,
@@ -168,6 +189,7 @@ class GroupAdmin(auth_admin.GroupAdmin, AccountsAdmin):
             label="Delete",
             explains="Takes the group away, and its rights from whoever is in it.",
             run=_delete_group,
+            preview=_takes_rights,
             final="Its rights have to be put together again by hand.",
             danger=True,
             gone=True,

@@ -6,14 +6,14 @@ many, and what cannot be undone; nothing happens before a reason is given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin import AdminSite
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -22,12 +22,14 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.safestring import SafeString
 
+from agentmemory.admin import once, subjects
 from agentmemory.admin.base import ConsoleAdmin, Row
+from agentmemory.admin.subjects import Subjects
 from agentmemory.authorship import Author
-from agentmemory.console import figures, permissions
+from agentmemory.console import figures, links, permissions
 from agentmemory.errors import AgentMemoryError
 
-MOST_ROWS = 100
+MOST_UNDOS = 5
 
 
 class AskForm(forms.Form):
@@ -43,6 +45,7 @@ class AskForm(forms.Form):
     def __init__(self, *args: Any, subjects: Sequence[Any] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.subjects = subjects
+        self.once = once.mark()
         # Asked last, whatever an extension adds.
         self.order_fields([*(name for name in self.fields if name != "reason"), "reason"])
 
@@ -61,20 +64,47 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Undo:
+    """The act that takes back what was done to a row, with what its form is filled with.
+
+    It is the row that was acted upon, unless `row` names another.
+    """
+
+    act: str
+    row: Model | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Did:
+    """What was done, in words, and what takes it back where only the doing tells."""
+
+    said: str
+    undo: Undo | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Act:
-    """One thing that can be done. `run` calls a service and returns what it did, in words, or raises why not."""
+    """One thing that can be done. `run` calls a service and returns what it did, or raises why not.
+
+    Its page says how it is taken back, by `undo` or in the words of `back`, or by `final` that it cannot be.
+    """
 
     name: str
     label: str
     button: str = ""
     explains: str
-    run: Callable[[Any, Asked], str]
+    run: Callable[[Any, Asked], str | Did]
     undo: str = ""
+    back: str = ""
     final: str = ""
     form: type[AskForm] = AskForm
     bulk: bool = False
     danger: bool = False
     offered: Callable[[Any], bool] = lambda row: True
+    """Whether it can be done to a row as it stands."""
+    beside: bool = False
+    """Whether it is offered beside what it is about, and not among the buttons of the row's page."""
     gone: bool = False
     """Whether the rows are no longer there afterwards."""
     preview: Callable[[HttpRequest, Sequence[Any]], SafeString] | None = None
@@ -121,7 +151,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
         return [
             {"label": act.label, "url": self.act_url(act.name, [row.pk]), "danger": act.danger, "name": act.name}
             for act in self.acts
-            if self._allows(request, act, [row]) and act.offered(row)
+            if not act.beside and self._allows(request, act, [row]) and act.offered(row)
         ]
 
     def _allows(self, request: HttpRequest, act: Act, rows: Sequence[Row]) -> bool:
@@ -144,34 +174,54 @@ class ActingAdmin(ConsoleAdmin[Row]):
         return [route, *super().get_urls()]
 
     def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Ask, and on an answer do it. 403 without the right to do it, 404 for an act or a row that is not there."""
+        """Ask, and on an answer do it, once. 403 without the right to do it, 404 for an act that there is not."""
         act = next((act for act in self.acts if act.name == name), None)
         if not self.may_act(request) or (act is not None and not self._allows(request, act, ())):
             raise PermissionDenied
-        rows = self._subjects(request, request.GET.get("ids", ""))
-        if act is None or not rows:
+        if act is None:
             raise Http404
-        if not self._allows(request, act, rows):
+        found = subjects.named(request.GET.get("ids", ""), self.get_queryset(request), fits=act.offered)
+        if not self._allows(request, act, found.rows):
             raise PermissionDenied
-        for row in rows:
+        if request.method == "POST" and not found.rows:
+            # Most of all where it was done already.
+            messages.warning(request, f"{act.label}: nothing was done. {found.left_out}")
+            return HttpResponseRedirect(self._next(request, ()))
+        for row in found.rows:
             if act.opens(row):
                 permissions.note_look(request, row, getattr(row, "space", None))
-        form = act.form(request.POST if request.method == "POST" else None, initial=request.GET.dict(), subjects=rows)
-        if request.method == "POST" and form.is_valid():
-            self._perform(request, act, rows, form.cleaned_data)
-            return HttpResponseRedirect(self._next(request, () if act.gone else rows))
+        return self._answer(request, act, found)
+
+    def _answer(self, request: HttpRequest, act: Act, found: Subjects) -> HttpResponse:
+        form = self._form(request, act, found)
+        if request.method == "POST" and form is not None and form.is_valid():
+            if once.claim(request):
+                self._perform(request, act, found, form.cleaned_data)
+            else:
+                messages.warning(request, once.AGAIN)
+            return HttpResponseRedirect(self._next(request, () if act.gone else found.rows))
         context = {
             **self.admin_site.each_context(request),
             "title": act.label,
             "opts": self.opts,
             "act": act,
-            "plural": self.rows_called()[1],
-            "names": [self.named(row) for row in rows],
+            "undo": next((each.label for each in self.acts if each.name == act.undo), ""),
+            "called": self.rows_called(),
+            "names": [self.named(row) for row in found.rows],
+            "left_out": found.left_out,
             "form": form,
-            "back": self._next(request, rows),
-            "preview": act.preview(request, rows) if act.preview else "",
+            "back": self._next(request, found.rows),
+            "preview": act.preview(request, found.rows) if act.preview and found.rows else "",
         }
-        return TemplateResponse(request, "console/act.html", context, status=422 if form.errors else 200)
+        wrong = form is not None and bool(form.errors)
+        return TemplateResponse(request, "console/act.html", context, status=422 if wrong else 200)
+
+    def _form(self, request: HttpRequest, act: Act, found: Subjects) -> AskForm | None:
+        """None where nothing is there to be acted upon."""
+        if not found.rows:
+            return None
+        data = request.POST if request.method == "POST" else None
+        return act.form(data, initial=request.GET.dict(), subjects=found.rows)
 
     def _act_route(self) -> str:
         return f"{self.opts.app_label}_{self.opts.model_name}_act"
@@ -180,37 +230,41 @@ class ActingAdmin(ConsoleAdmin[Row]):
         """What a row is called where it is acted upon."""
         return str(row)
 
-    def _subjects(self, request: HttpRequest, ids: str) -> list[Row]:
-        wanted = [part for part in ids.split(",") if part][:MOST_ROWS]
-        try:
-            return list(self.get_queryset(request).filter(pk__in=wanted))
-        except (ValueError, ValidationError):
-            return []
-
-    def _perform(self, request: HttpRequest, act: Act, rows: Sequence[Row], values: dict[str, Any]) -> None:
+    def _perform(self, request: HttpRequest, act: Act, found: Subjects, values: dict[str, Any]) -> None:
         asked = Asked(
             operator=request.user.get_username(),
             reason=values["reason"],
             values={name: value for name, value in values.items() if name != "reason"},
         )
-        done: list[Row] = []
-        for row in rows:
+        done: list[tuple[Model, Did]] = []
+        for row in found.rows:
+            # What it is called now: some are not there afterwards.
+            name = self.named(row)
             try:
-                said = act.run(row, asked)
+                did = act.run(row, asked)
             except AgentMemoryError as error:
-                messages.error(request, f"{self.named(row)}: {error}")
+                messages.error(request, f"{name}: {error}")
             else:
-                done.append(row)
-                if len(rows) == 1:
-                    messages.success(request, self._told(said, act, done))
-        if len(rows) > 1 and done:
-            messages.success(request, self._told(f"{act.label}: {len(done)} of {len(rows)} done.", act, done))
+                done.append((row, did if isinstance(did, Did) else Did(said=did)))
+        if done:
+            one = len(found.rows) == 1
+            said = done[0][1].said if one else f"{act.label}: {len(done)} of {len(found.rows)} done."
+            messages.success(request, self._told(f"{said} {found.left_out}".strip(), act, done))
 
-    def _told(self, said: str, act: Act, done: Sequence[Row]) -> SafeString:
-        if not act.undo:
-            return format_html("{}", said)
-        undo = self.act_url(act.undo, [row.pk for row in done])
-        return format_html('{} <a class="am-link" href="{}">Undo</a>', said, undo)
+    def _told(self, said: str, act: Act, done: Sequence[tuple[Model, Did]]) -> SafeString:
+        """What was done, with a link that takes it back: one for each of what has to be taken back differently."""
+        undos: dict[tuple[Any, ...], list[Any]] = {}
+        for row, did in done:
+            undo = did.undo or (Undo(act=act.undo) if act.undo else None)
+            if undo is not None:
+                subject = undo.row or row
+                kind = (subject._meta.app_label, subject._meta.model_name or "", undo.act)
+                undos.setdefault((kind, tuple(undo.values.items())), []).append(subject.pk)
+        if len(undos) > MOST_UNDOS:
+            return format_html("{} Each is taken back on a page of its own.", said)
+        urls = [links.act(app, model, name, pks, **dict(values)) for ((app, model, name), values), pks in undos.items()]
+        shown = [format_html(' <a class="am-link" href="{}">Undo</a>', url) for url in urls]
+        return format_html("{}{}", said, SafeString("".join(shown)))
 
     def _next(self, request: HttpRequest, rows: Sequence[Model]) -> str:
         wanted = request.GET.get("next", "")
@@ -227,7 +281,7 @@ def _bulk(act: Act) -> Callable[[ActingAdmin[Any], HttpRequest, QuerySet[Any]], 
 
     @admin.action(permissions=["act"], description=act.label)
     def ask(model_admin: ActingAdmin[Any], request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
-        pks = list(queryset.values_list("pk", flat=True)[:MOST_ROWS])
+        pks = list(queryset.values_list("pk", flat=True)[: subjects.MOST_ROWS])
         return HttpResponseRedirect(model_admin.act_url(act.name, pks, next=request.get_full_path()))
 
     ask.__name__ = act.name

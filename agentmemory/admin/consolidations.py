@@ -14,8 +14,8 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import filters
-from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin import filters, once
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm, Did, Undo
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.authorship import Author
 from agentmemory.console import figures, labels, links
@@ -42,9 +42,18 @@ class StateFilter(filters.ChoiceFilter):
         return queryset.filter(undone_at__isnull=False) if value == "undone" else queryset
 
 
-def _undo(row: Consolidation, asked: Asked) -> str:
+# The acts that do to a memory what consolidation did.
+_DONE_BY = {
+    Consolidation.Kind.MERGE.value: "merge",
+    Consolidation.Kind.LINK.value: "link",
+    Consolidation.Kind.FORGET.value: "withdraw",
+}
+
+
+def _undo(row: Consolidation, asked: Asked) -> Did:
     memory = consolidation.undo(consolidation_id=row.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} stands by itself again."
+    into = {"into": row.other.key} if row.kind == Consolidation.Kind.MERGE and row.other is not None else {}
+    return Did(said=f"{memory} stands by itself again.", undo=Undo(act=_DONE_BY[row.kind], row=memory, values=into))
 
 
 def _in_force(row: Any) -> bool:
@@ -65,6 +74,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
             label="Undo",
             explains="Lets the memory stand by itself again, as it was. Consolidation does not do it again.",
             run=_undo,
+            back="by hand, from the memory itself: Merge, Keep the curated one or Withdraw.",
             bulk=True,
             offered=_in_force,
         ),
@@ -144,6 +154,9 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
         form = AskForm(request.POST if request.method == "POST" else None)
         signed = request.POST.get("plan", "")
         if request.method == "POST" and form.is_valid():
+            if not once.claim(request):
+                messages.warning(request, once.AGAIN)
+                return HttpResponseRedirect(reverse("admin:agentmemory_consolidation_changelist"))
             try:
                 plan = consolidation.Plan.of_json(signing.loads(signed, salt=SALT, max_age=GOOD_FOR_SECONDS))
             except signing.BadSignature:

@@ -30,6 +30,7 @@ class LoginTriesAdmin(ActingAdmin[LoginTries], ReadOnlyAdmin[LoginTries]):
             label="Clear",
             explains="Forgets the tries, so that the next one may be made at once.",
             run=_clear,
+            final="The tries are not counted again: who guesses may go on guessing.",
             bulk=True,
             gone=True,
         ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from django import forms
+from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
 from agentmemory.admin import merge_acts, purge_acts
-from agentmemory.admin.acts import Act, Asked, AskForm
-from agentmemory.models import Agent, Memory
+from agentmemory.admin.acts import Act, Asked, AskForm, Did, Undo
+from agentmemory.console import goes
+from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource
 from agentmemory.models.memories import CONTENT_LENGTH, CONTEXT_LENGTH
-from agentmemory.services import curation
+from agentmemory.services import curation, inspection
 
 
 class EditForm(AskForm):
@@ -62,13 +66,19 @@ class VersionForm(AskForm):
     version = forms.IntegerField(min_value=1)
 
 
-def _edit(memory: Memory, asked: Asked) -> str:
+def _edit(memory: Memory, asked: Asked) -> str | Did:
     # Only what was changed is handed on, so that the history names it alone.
     changes = {field: value for field, value in asked.values.items() if getattr(memory, field) != value}
     if not changes:
         return "Nothing was different: nothing was written."
     after = curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, **changes)
-    return f"{memory} was changed; it is at version {after.version}."
+    said = f"{memory} was changed; it is at version {after.version}."
+    return Did(said=said, undo=_version_before(memory))
+
+
+def _version_before(memory: Memory) -> Undo:
+    """Takes back what was written over a memory as it was."""
+    return Undo(act="restore", row=memory, values={"version": memory.version})
 
 
 def _remove(memory: Memory, asked: Asked) -> str:
@@ -81,20 +91,25 @@ def _undelete(memory: Memory, asked: Asked) -> str:
     return f"{memory} is back."
 
 
-def _restore(memory: Memory, asked: Asked) -> str:
+def _restore(memory: Memory, asked: Asked) -> Did:
     version: int = asked.values["version"]
     curation.restore_version(memory_id=memory.pk, version=version, author=asked.author, reason=asked.reason)
-    return f"{memory} says again what it said in version {version}."
+    return Did(said=f"{memory} says again what it said in version {version}.", undo=_version_before(memory))
 
 
-def _promote(memory: Memory, asked: Asked) -> str:
+def _promote(memory: Memory, asked: Asked) -> Did:
+    before = inspection.curated_of(memory)
     curated = curation.promote(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is kept as a curated memory, at version {curated.version}. The distilled one stays."
+    said = f"{memory} is kept as a curated memory, at version {curated.version}. The distilled one stays."
+    # As soon as the curated one goes or says something else, the distilled one is found by itself again.
+    return Did(said=said, undo=Undo(act="delete", row=curated) if before is None else _version_before(before))
 
 
-def _share(memory: Memory, asked: Asked) -> str:
+def _share(memory: Memory, asked: Asked) -> Did:
+    owner = memory.owner
     curation.share(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is shared with its whole space."
+    undo = Undo(act="give-back", values={"agent": owner.handle}) if owner else None
+    return Did(said=f"{memory} is shared with its whole space.", undo=undo)
 
 
 def _give_back(memory: Memory, asked: Asked) -> str:
@@ -123,6 +138,16 @@ def _reinstate(memory: Memory, asked: Asked) -> str:
     return f"{memory} is in use again."
 
 
+def _hides(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:
+    pks = [row.pk for row in rows]
+    counts = {
+        "versions": MemoryEvent.objects.filter(pgh_obj_id__in=pks).count(),
+        "sources": MemorySource.objects.filter(memory__in=pks).count(),
+        "memories that were merged into it": Memory.objects.filter(merged_into__in=pks).count(),
+    }
+    return goes.with_it("What is hidden with it, and kept:", counts)
+
+
 def _private(memory: Memory) -> bool:
     return memory.owner_id is not None
 
@@ -139,6 +164,7 @@ ACTS: tuple[Act, ...] = (
         explains="Writes a new version with you as its author. A distilled memory that was edited by hand is left "
         "alone by later passes.",
         run=_edit,
+        back="its history keeps the version that is there now, and Restore writes it again.",
         form=EditForm,
         offered=_kept,
         opens=_private,
@@ -149,6 +175,7 @@ ACTS: tuple[Act, ...] = (
         explains="Keeps a distilled memory as a curated one of the same key and owner, new or over the one that is "
         "there. The distilled one stays.",
         run=_promote,
+        back="a curated memory that is new is deleted again, one that was there has its earlier version restored.",
         bulk=True,
         offered=lambda memory: _kept(memory) and memory.origin == Memory.Origin.DISTILLED,
     ),
@@ -157,6 +184,7 @@ ACTS: tuple[Act, ...] = (
         label="Share",
         explains="Takes the owner away: every agent of the space reads it from then on.",
         run=_share,
+        back="Give back makes it private again. What was read meanwhile was read.",
         bulk=True,
         opens=_private,
         offered=lambda memory: _kept(memory) and memory.owner_id is not None,
@@ -166,6 +194,7 @@ ACTS: tuple[Act, ...] = (
         label="Give back",
         explains="Makes it private to one agent: no other one sees it from then on.",
         run=_give_back,
+        undo="share",
         form=AgentForm,
         bulk=True,
         offered=lambda memory: _kept(memory) and memory.owner_id is None,
@@ -212,6 +241,7 @@ ACTS: tuple[Act, ...] = (
         explains="Hides it from everyone. Its history stays, and it can be brought back.",
         run=_remove,
         undo="undelete",
+        preview=_hides,
         danger=True,
         offered=_kept,
     ),
@@ -228,9 +258,11 @@ ACTS: tuple[Act, ...] = (
         label="Restore",
         explains="Writes an earlier version again, as the newest one. The versions between stay in the history.",
         run=_restore,
+        back="the version that is there now stays in the history, and Restore writes it again.",
         form=VersionForm,
-        # Offered beside each version, where the number is known.
-        offered=lambda memory: False,
+        # Beside each version, where the number is known.
+        beside=True,
+        offered=_kept,
     ),
     purge_acts.MEMORY,
 )

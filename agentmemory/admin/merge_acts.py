@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from django import forms
 
-from agentmemory.admin.acts import Act, Asked, AskForm
+from agentmemory.admin.acts import Act, Asked, AskForm, Did, Undo
 from agentmemory.errors import Invalid
 from agentmemory.models import Memory
 from agentmemory.services import inspection, merging
@@ -35,9 +35,10 @@ def _merge(memory: Memory, asked: Asked) -> str:
     return f"{memory} went into {into}: its key answers with that one."
 
 
-def _unmerge(memory: Memory, asked: Asked) -> str:
+def _unmerge(memory: Memory, asked: Asked) -> Did:
+    into = cast(Memory, memory.merged_into)
     merging.unmerge(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} stands by itself again."
+    return Did(said=f"{memory} stands by itself again.", undo=Undo(act="merge", values={"into": into.key}))
 
 
 def _link(memory: Memory, asked: Asked) -> str:
@@ -48,7 +49,7 @@ def _link(memory: Memory, asked: Asked) -> str:
 
 def _unlink(memory: Memory, asked: Asked) -> str:
     merging.unlink(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is found again."
+    return f"{memory} is found again, beside the curated one."
 
 
 def _both(memory: Memory, asked: Asked) -> str:
@@ -58,10 +59,14 @@ def _both(memory: Memory, asked: Asked) -> str:
 
 
 def _curated(memory: Memory) -> Memory:
-    curated = inspection.the_other_one(memory)
-    if curated is None or curated.origin != Memory.Origin.CURATED:
+    curated = inspection.curated_of(memory)
+    if curated is None:
         raise Invalid("There is no curated memory of this key and owner.")
     return curated
+
+
+def _beside_another(memory: Any) -> bool:
+    return _stands(memory) and memory.repeats_id is None and inspection.curated_of(memory) is not None
 
 
 def _stands(memory: Any) -> bool:
@@ -85,6 +90,7 @@ ACTS: tuple[Act, ...] = (
         label="Undo the merge",
         explains="Lets it stand by itself again, as it was. The other one gives back the tags and sources that it got.",
         run=_unmerge,
+        back="Merge lets the other one stand for it again. Consolidation does not do it by itself any more.",
         bulk=True,
         offered=lambda memory: memory.merged_into_id is not None,
     ),
@@ -93,6 +99,7 @@ ACTS: tuple[Act, ...] = (
         label="Undo the link",
         explains="Shows it in search and context again, beside the curated memory that it repeats.",
         run=_unlink,
+        undo="link",
         bulk=True,
         offered=lambda memory: memory.repeats_id is not None,
     ),
@@ -103,14 +110,17 @@ ACTS: tuple[Act, ...] = (
         "says now. Both stay in lists.",
         run=_link,
         undo="unlink",
-        # Offered where the two stand beside each other.
-        offered=lambda memory: False,
+        offered=_beside_another,
     ),
     Act(
         name="both",
         label="Both are right",
         explains="Lets the two stand beside each other. They are not shown as a disagreement any more.",
         run=_both,
-        offered=lambda memory: False,
+        final="The two are never merged, linked or shown as a disagreement by themselves again. Keep the curated one "
+        "stays on the page of the distilled one.",
+        # Where the two stand beside each other.
+        beside=True,
+        offered=_beside_another,
     ),
 )

@@ -16,8 +16,8 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters, purge_acts
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.setup import ReasonForm, SetUpAdmin
-from agentmemory.console import figures, labels, links
-from agentmemory.models import Agent, Space
+from agentmemory.console import figures, goes, labels, links
+from agentmemory.models import Agent, Memory, Session, Space, Token
 from agentmemory.services import inspection, records, spaces
 
 
@@ -51,6 +51,21 @@ def _resume(agent: Agent, asked: Asked) -> str:
     return f"The distillation of {agent} goes on."
 
 
+def _stops(request: HttpRequest, rows: Sequence[Space]) -> SafeString:
+    agents = Agent.objects.present().filter(space__in=rows)
+    tokens = Token.objects.valid().filter(space__in=rows)
+    return goes.with_it("What is stopped with it:", {"agents": agents.count(), "tokens": tokens.count()})
+
+
+def _stops_agent(request: HttpRequest, rows: Sequence[Agent]) -> SafeString:
+    stopped = {
+        "tokens": Token.objects.valid().filter(agent__in=rows).count(),
+        "memories of its own": Memory.objects.kept().filter(owner__in=rows).count(),
+        "sessions": Session.objects.filter(agent__in=rows).count(),
+    }
+    return goes.with_it("What is stopped or hidden with it, and kept:", stopped)
+
+
 def _on_record(act: str, run: Callable[[], None], row: Space | Agent, asked: Asked) -> None:
     space = row if isinstance(row, Space) else row.space
     records.acted(act, run, who=str(asked.author), target=row, reason=asked.reason, space=space)
@@ -66,6 +81,7 @@ _SPACE_ACTS = (
         label="Archive",
         explains="Hides and stops the space, its agents and its tokens. Nothing is lost.",
         run=_archive,
+        preview=_stops,
         undo="restore",
         danger=True,
         offered=_stands,
@@ -103,6 +119,7 @@ _AGENT_ACTS = (
         label="Archive",
         explains="Hides and stops the agent and its tokens. Its memories and sessions stay.",
         run=_archive_agent,
+        preview=_stops_agent,
         undo="restore",
         danger=True,
         offered=_stands,
@@ -178,7 +195,7 @@ class AgentForm(ReasonForm):
 class AgentAdmin(SetUpAdmin[Agent]):
     form = AgentForm
     acts: ClassVar[Sequence[Act]] = _AGENT_ACTS
-    list_display = ("handle", "name", "space", "state", "provider", "model", "looks", "made")
+    list_display = ("handle", "name", "space", "state", "runs", "provider", "model", "looks", "made")
     list_select_related = ("space", "provider")
     search_fields = ("handle", "name")
     list_filter = (StandingFilter, filters.word("space", "space__slug"), ("status", admin.ChoicesFieldListFilter))
@@ -214,6 +231,10 @@ class AgentAdmin(SetUpAdmin[Agent]):
     @admin.display(description="State", ordering="status")
     def state(self, agent: Agent) -> SafeString:
         return labels.label("archived" if agent.archived_at else agent.status)
+
+    @admin.display(description="Run here")
+    def runs(self, agent: Agent) -> SafeString | str:
+        return labels.label("runs here") if agent.run_here else figures.NONE
 
     @admin.display(description="Look at")
     def looks(self, agent: Agent) -> SafeString:

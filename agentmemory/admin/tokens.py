@@ -7,21 +7,22 @@ from functools import partial
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import filters
-from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin import filters, once
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm, Did, Undo
 from agentmemory.admin.base import ConsoleList
 from agentmemory.authorship import Author
-from agentmemory.console import figures, labels
+from agentmemory.console import figures, goes, labels
 from agentmemory.errors import Invalid
 from agentmemory.models import Agent, Space, Token
 from agentmemory.services import rates, records, tokens
@@ -83,13 +84,20 @@ class LimitForm(AskForm):
     )
 
 
-def _limit(token: Token, asked: Asked) -> str:
+def _limit(token: Token, asked: Asked) -> Did:
     calls = asked.values["calls_per_minute"]
     run = partial(tokens.limit, token_id=token.pk, calls_per_minute=calls)
     told = {"calls_per_minute": "the installation's" if calls is None else calls}
     who = str(asked.author)
     records.acted("limit", run, who=who, target=token, reason=asked.reason, space=token.space, detail=told)
-    return f"{token} has another limit from the next minute on."
+    before = "" if token.calls_per_minute is None else token.calls_per_minute
+    undo = Undo(act="limit", values={"calls_per_minute": before})
+    return Did(said=f"{token} has another limit from the next minute on.", undo=undo)
+
+
+def _cuts_off(request: HttpRequest, rows: Sequence[Token]) -> SafeString:
+    used = [row for row in rows if row.last_used_at is not None]
+    return goes.with_it("Who is cut off:", {"tokens that were used": len(used), "never used": len(rows) - len(used)})
 
 
 class _CountedList(ConsoleList):
@@ -125,6 +133,7 @@ class TokenAdmin(ActingAdmin[Token]):
             label="Limit calls",
             explains="Sets how many calls it may make in a minute, over all web processes together.",
             run=_limit,
+            back="by the same act, with the limit that it has now.",
             form=LimitForm,
             offered=lambda token: token.revoked_at is None,
         ),
@@ -133,6 +142,7 @@ class TokenAdmin(ActingAdmin[Token]):
             label="Revoke",
             explains="Makes the token worthless from now on.",
             run=_revoke,
+            preview=_cuts_off,
             final="It cannot be taken back: its holder needs a new token.",
             bulk=True,
             danger=True,
@@ -160,6 +170,9 @@ class TokenAdmin(ActingAdmin[Token]):
         form = IssueForm(request.POST if request.method == "POST" else None, initial=request.GET.dict())
         context = {**self.admin_site.each_context(request), "title": "Issue a token", "opts": self.opts, "form": form}
         if request.method == "POST" and form.is_valid():
+            if not once.claim(request):
+                messages.warning(request, f"{once.AGAIN} The token was shown on the first answer alone.")
+                return HttpResponseRedirect(reverse("admin:agentmemory_token_changelist"))
             try:
                 issued = _issue(request.user.get_username(), form.cleaned_data)
             except Invalid as error:

@@ -35,9 +35,9 @@ def listing(app: str, model: str, query: str = "") -> str:
     return reverse(f"admin:{app}_{model}_changelist") + (f"?{query}" if query else "")
 
 
-def act(app: str, model: str, name: str, pks: Iterable[Any], following: str = "") -> str:
-    """Where an act on rows asks. `following` is the page that comes after it."""
-    query = {"ids": ",".join(str(pk) for pk in pks), **({"next": following} if following else {})}
+def act(app: str, model: str, name: str, pks: Iterable[Any], following: str = "", **values: Any) -> str:
+    """Where an act on rows asks. `following` is the page that comes after it, `values` what its form is filled with."""
+    query = {"ids": ",".join(str(pk) for pk in pks), **({"next": following} if following else {}), **values}
     return reverse(f"admin:{app}_{model}_act", args=[name]) + f"?{urlencode(query)}"
 
 

@@ -114,6 +114,11 @@ def the_other_one(memory: Memory) -> Memory | None:
     )
 
 
+def curated_of(memory: Memory) -> Memory | None:
+    """The curated memory of a distilled one's key and owner."""
+    return the_other_one(memory) if memory.origin == Memory.Origin.DISTILLED else None
+
+
 def conversation(session: Session, *, first: int, count: int) -> list[Message]:
     """A piece of a transcript: `count` messages from the number `first` on."""
     return list(Message.objects.filter(session=session, seq__gte=first).order_by("seq")[:count])

@@ -20,7 +20,7 @@ from agentmemory.authorship import Author
 from agentmemory.errors import Invalid, NotFound, VersionMoved
 from agentmemory.models import Consolidation, Memory, MemorySource
 from agentmemory.models.memories import TAG_COUNT
-from agentmemory.services import memories
+from agentmemory.services import activity, memories
 
 Versions = dict[UUID, int]
 """The versions that memories must be at, for an act that was planned on them."""
@@ -45,6 +45,8 @@ def merge(
             survivor.tags = [*survivor.tags, *added]
             memories.save_version(survivor, ["tags"])
         copy_sources(memory, survivor)
+    if expected is None:
+        _on_record("merge", memory, survivor, author=author, reason=reason)
     return _recorded("merge", memory, survivor, author=author, why=why, reason=reason, tags_added=added)
 
 
@@ -69,6 +71,7 @@ def unmerge(*, memory_id: UUID, author: Author, reason: str) -> Memory:
         _take_tags_back(memory, survivor)
         _take_sources_back(memory, survivor)
     _note_undone("merge", memory, survivor, author=author, reason=reason)
+    _on_record("unmerge", memory, survivor, author=author, reason=reason)
     signals.sources_left.send(Memory, memory_ids=[survivor.pk], reason="a merge was undone")
     return memory
 
@@ -87,6 +90,8 @@ def link(
         _check_link(memory, curated)
         memory.repeats = curated
         memories.save_version(memory, ["repeats"])
+    if expected is None:
+        _on_record("link", memory, curated, author=author, reason=reason)
     return _recorded("link", memory, curated, author=author, why=why, reason=reason)
 
 
@@ -101,6 +106,7 @@ def unlink(*, memory_id: UUID, author: Author, reason: str) -> Memory:
         memory.repeats = None
         memories.save_version(memory, ["repeats"])
     _note_undone("link", memory, curated, author=author, reason=reason)
+    _on_record("unlink", memory, curated, author=author, reason=reason)
     return memory
 
 
@@ -112,6 +118,7 @@ def keep_apart(*, memory_id: UUID, other_id: UUID, author: Author, reason: str) 
     kind = "merge" if other.origin == memory.origin else "link"
     row = _recorded(kind, memory, other, author=author, why="both are right", reason=reason)
     _note_undone(kind, memory, other, author=author, reason=reason)
+    _on_record("both are right", memory, other, author=author, reason=reason)
     return row
 
 
@@ -227,6 +234,13 @@ def _recorded(
         reason=reason[:500],
         tags_added=list(tags_added),
     )
+
+
+def _on_record(act: str, memory: Memory, other: Memory, *, author: Author, reason: str) -> None:
+    """What an operator does by hand. What was planned is on record as one act of its own."""
+    if author.kind == "operator":
+        detail = {"other": str(other.pk)}
+        activity.record(act, who=str(author), target=memory, reason=reason, space=memory.space, detail=detail)
 
 
 def _note_undone(kind: str, memory: Memory, other: Memory, *, author: Author, reason: str) -> None:

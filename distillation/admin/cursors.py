@@ -19,9 +19,10 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters, sessions
-from agentmemory.admin.acts import MOST_ROWS, Act, ActingAdmin, Asked, AskForm
+from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
-from agentmemory.console import diffs, figures, labels, links, permissions
+from agentmemory.admin.subjects import MOST_ROWS
+from agentmemory.console import diffs, figures, goes, labels, links, permissions
 from agentmemory.models import Session
 from distillation.admin import estimate, strip
 from distillation.models import Cursor, DistillationPass, Quarantine
@@ -98,6 +99,20 @@ def _release_lease(cursor: Cursor, asked: Asked) -> str:
     return f"The lease of {cursor.session.name} is free."
 
 
+def _distilled_so_far(request: HttpRequest, rows: Sequence[Cursor]) -> SafeString:
+    return goes.with_it("What it can go back over:", {"distilled messages": sum(row.position for row in rows)})
+
+
+def _waits(request: HttpRequest, rows: Sequence[Cursor]) -> SafeString:
+    first, last = rows[0].position + 1, rows[0].watermark
+    waiting = f"messages that wait, from {figures.number(first)} to {figures.number(last)}"
+    return goes.with_it("What it can leave out:", {waiting: rows[0].lag})
+
+
+def _held_by(request: HttpRequest, rows: Sequence[Cursor]) -> SafeString:
+    return goes.with_it("Whose work goes with it:", {f"pass of {row.holder}": 1 for row in rows})
+
+
 @admin.register(Cursor)
 class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
     acts: ClassVar[Sequence[Act]] = (
@@ -106,6 +121,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             label="Run now",
             explains="Asks for a pass at once, whatever the cadence says. It calls the model once for each window.",
             run=_run_now,
+            final="What is read is paid for, whatever comes of it.",
             bulk=True,
         ),
         Act(
@@ -113,6 +129,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             label="Clear backoff",
             explains="Forgets the failures and the wait after them: the next tick tries again.",
             run=_clear_backoff,
+            final="The count of failures begins anew: what it was is kept in Activity alone.",
             bulk=True,
             offered=lambda cursor: cursor.failures > 0 or cursor.next_attempt_at is not None,
         ),
@@ -123,6 +140,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "pass that runs loses its lease.",
             run=_distil_again,
             form=PlaceForm,
+            preview=_distilled_so_far,
             final="Every window from there on is paid for again.",
             offered=lambda cursor: cursor.position > 0,
         ),
@@ -132,6 +150,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             explains="Leaves out what lies before a message: the next pass begins with it.",
             run=_skip,
             form=PlaceForm,
+            preview=_waits,
             final="What is left out is not distilled, unless somebody goes back to it.",
             danger=True,
             offered=lambda cursor: cursor.lag > 0,
@@ -141,6 +160,8 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             label="Release lease",
             explains="Takes the lease from whoever holds it. Its pass finds the fence raised and writes nothing.",
             run=_release_lease,
+            preview=_held_by,
+            final="What the pass has done so far is lost, and done again.",
             danger=True,
             offered=lambda cursor: bool(cursor.holder),
         ),

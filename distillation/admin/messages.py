@@ -69,6 +69,7 @@ class MessageAdmin(ActingAdmin[Message], ReadOnlyAdmin[Message]):
             preview=_touches,
             bulk=True,
             danger=True,
+            gone=True,
         ),
     )
     empty_line = "No message yet."

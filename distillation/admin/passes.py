@@ -70,6 +70,7 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
             explains="Makes memories of the stored answer once more, by the rules of today: no model is called and no "
             "position moves. Curated memories, and those that a person has edited or withdrawn, are left alone.",
             run=_apply_again,
+            final="It is not undone all at once: each memory keeps its versions, and Restore writes one of them again.",
             preview=_would_do,
             offered=lambda row: not reapplying.obstacle(row),
         ),

@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import providers as base
-from agentmemory.admin.acts import Act, Asked
+from agentmemory.admin.acts import Act, Asked, Did, Undo
 from agentmemory.admin.base import ConsoleList
 from agentmemory.console import figures, labels
 from agentmemory.errors import AgentMemoryError
@@ -30,9 +30,10 @@ def _pause(provider: Provider, asked: Asked) -> str:
     return f"{provider} is paused: nothing calls it until somebody resumes it."
 
 
-def _resume(provider: Provider, asked: Asked) -> str:
+def _resume(provider: Provider, asked: Asked) -> Did:
     providing.resume(provider_id=provider.pk, operator=asked.operator, reason=asked.reason)
-    return f"{provider} may be called again; what waited for it goes on at the next tick."
+    said = f"{provider} may be called again; what waited for it goes on at the next tick."
+    return Did(said=said, undo=Undo(act="pause", values={"reason": provider.stopped_reason}))
 
 
 def _test(provider: Provider, asked: Asked) -> str:
@@ -81,6 +82,7 @@ class ProviderAdmin(base.ProviderAdmin):
             label="Resume",
             explains="Ends every pause of it: an operator's, and the one that a refused key or a spent quota brings.",
             run=_resume,
+            back="Pause stops all calls again.",
             bulk=True,
             offered=_held_back,
         ),
@@ -90,6 +92,7 @@ class ProviderAdmin(base.ProviderAdmin):
             explains="Makes one tiny call, also while it is paused, and shows what comes back. It pauses and resumes "
             f"nothing, waits {providing.TEST_SECONDS:g} seconds at most, and costs a few tokens that no budget counts.",
             run=_test,
+            final="What was called is paid for, whatever comes back.",
         ),
     )
     list_display = ("called_by", "what", "state", "serves", "called", "row_acts")

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, goes, labels, links
 from distillation.models import Quarantine
 from distillation.services import operations
 
@@ -32,6 +32,16 @@ def _dismiss(row: Quarantine, asked: Asked) -> str:
     return f"Message {row.seq} is left out for good."
 
 
+def _hold(row: Quarantine, asked: Asked) -> str:
+    operations.hold_quarantine(quarantine_id=row.pk, operator=asked.operator, reason=asked.reason)
+    return f"Message {row.seq} waits for a decision again."
+
+
+def _left_out(request: HttpRequest, rows: Sequence[Quarantine]) -> SafeString:
+    counts = {"messages": len(rows), "failures of theirs": sum(row.failures for row in rows)}
+    return goes.with_it("What no memory is made of:", counts)
+
+
 @admin.register(Quarantine)
 class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
     acts: ClassVar[Sequence[Act]] = (
@@ -40,6 +50,7 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
             label="Try again",
             explains="Has the message tried again at once, alone. When it fails again it comes back here.",
             run=_release,
+            final="The attempt is paid for, whatever comes of it.",
             bulk=True,
             offered=_held,
         ),
@@ -48,10 +59,20 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
             label="Leave out for good",
             explains="Leaves the message out of distillation. It stays in its conversation.",
             run=_dismiss,
-            final="It cannot be tried again from here: that takes going back to it in its session.",
+            undo="hold",
+            preview=_left_out,
             bulk=True,
             danger=True,
             offered=_held,
+        ),
+        Act(
+            name="hold",
+            label="Decide anew",
+            explains="Takes the message that was left out for good back to those that wait for a decision.",
+            run=_hold,
+            undo="dismiss",
+            bulk=True,
+            offered=lambda row: row.state == Quarantine.State.DISMISSED,
         ),
     )
     counted = ("message", "messages")

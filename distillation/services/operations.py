@@ -83,6 +83,17 @@ def dismiss_quarantine(*, quarantine_id: int, operator: str, reason: str) -> Non
         _decided(quarantine_id, Quarantine.State.DISMISSED, operator, reason)
 
 
+def hold_quarantine(*, quarantine_id: int, operator: str, reason: str) -> None:
+    """Have a message that was left out for good wait for a decision again. Raises `NotFound`, `Invalid`."""
+    with transaction.atomic():
+        quarantine = _locked_quarantine(quarantine_id)
+        if quarantine.state != Quarantine.State.DISMISSED:
+            raise Invalid(f"It is {quarantine.get_state_display()}.", field="state")
+        quarantine.state, quarantine.decided_by, quarantine.decided_reason = Quarantine.State.HELD, "", ""
+        quarantine.decided_at = None
+        _save_decision(quarantine, operator, reason)
+
+
 def _locked(cursor_id: int) -> Cursor:
     """The cursor, its session locked first as everywhere."""
     Session.objects.select_for_update(of=("self",), no_key=True).filter(cursor=cursor_id).first()
@@ -119,24 +130,33 @@ def _fresh() -> dict[str, Any]:
 
 
 def _decided(quarantine_id: int, state: str, operator: str, reason: str) -> Quarantine:
-    rows = Quarantine.objects.select_for_update(of=("self",)).select_related("cursor", "space")
-    quarantine = rows.filter(pk=quarantine_id).first()
-    if quarantine is None:
-        raise NotFound("There is no such quarantine.")
+    quarantine = _locked_quarantine(quarantine_id)
     if quarantine.state != Quarantine.State.HELD:
         raise Invalid(f"It is {quarantine.get_state_display()} already.", field="state")
     quarantine.state, quarantine.decided_by, quarantine.decided_reason = state, f"operator:{operator}", reason[:500]
     quarantine.decided_at = timezone.now()
+    _save_decision(quarantine, operator, reason)
+    return quarantine
+
+
+def _locked_quarantine(quarantine_id: int) -> Quarantine:
+    rows = Quarantine.objects.select_for_update(of=("self",)).select_related("cursor", "space")
+    quarantine = rows.filter(pk=quarantine_id).first()
+    if quarantine is None:
+        raise NotFound("There is no such quarantine.")
+    return quarantine
+
+
+def _save_decision(quarantine: Quarantine, operator: str, reason: str) -> None:
     quarantine.save(update_fields=["state", "decided_by", "decided_reason", "decided_at"])
     activity.record(
-        f"quarantine {state}",
+        f"quarantine {quarantine.state}",
         who=f"operator:{operator}",
         target=quarantine,
         reason=reason,
         space=quarantine.space,
         detail={"uid": quarantine.uid, "seq": quarantine.seq},
     )
-    return quarantine
 
 
 def _record(act: str, cursor: Cursor, operator: str, reason: str, **detail: Any) -> None:

@@ -42,6 +42,7 @@ class DeliveryAdmin(ActingAdmin[Delivery], ReadOnlyAdmin[Delivery]):
             label="Send again",
             explains="Sends it once more, under the same id: a receiver that has it already drops it.",
             run=_again,
+            final="What was sent cannot be called back.",
             bulk=True,
             offered=lambda delivery: delivery.state != Delivery.State.PENDING,
         ),

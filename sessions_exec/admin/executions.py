@@ -18,10 +18,10 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, goes, labels, links
 from sessions_exec.admin import waiting
 from sessions_exec.leases import ClockTimestamp
-from sessions_exec.models import Execution, Recovery, SessionEvent
+from sessions_exec.models import Execution, Input, Recovery, SessionEvent
 from sessions_exec.services import operations, standing
 
 RECOVERIES_SHOWN = 20
@@ -81,6 +81,15 @@ def _end_turn(execution: Execution, asked: Asked) -> str:
     return f"The turn of {execution.session.name} is ended as failed."
 
 
+def _ends(request: HttpRequest, rows: Sequence[Execution]) -> SafeString:
+    counts = {
+        "messages of the turn, which stay": sum(row.session.last_seq - row.session.terminal_seq for row in rows),
+        "executions that are taken from their holder": sum(bool(row.holder) for row in rows),
+        "inputs that go on waiting": Input.objects.pending().filter(session__in=[row.pk for row in rows]).count(),
+    }
+    return goes.with_it("What it touches:", counts)
+
+
 def _is_expired(row: Any) -> bool:
     return standing.of(row, row.now) == "expired"
 
@@ -97,6 +106,7 @@ ACTS: tuple[Act, ...] = (
         "marked so in the conversation, and an input asks to go on from there. Nothing is run again by itself. A live "
         "execution is left alone.",
         run=_recover,
+        final="What was marked as uncertain stays marked so in the conversation.",
         bulk=True,
         offered=_is_expired,
     ),
@@ -106,6 +116,7 @@ ACTS: tuple[Act, ...] = (
         explains="Asks whoever runs the session to stop. They hear of it at their next renewal, settle what is under "
         "way, and give the session back. What waits stays, and is run when somebody asks for it again.",
         run=_interrupt,
+        final="Who has heard of it stops. What waits is run when somebody asks for it again.",
         form=SeenForm,
         offered=lambda row: bool(row.holder) and row.interrupted_at is None,
     ),
@@ -115,6 +126,7 @@ ACTS: tuple[Act, ...] = (
         explains="Ends the turn as failed, and takes the session from whoever runs it: their next write is refused. "
         "What they had under way is marked as uncertain.",
         run=_end_turn,
+        preview=_ends,
         form=SeenForm,
         final="The turn cannot be taken up again. What was dispatched already may still happen.",
         danger=True,

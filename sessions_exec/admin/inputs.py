@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
-from agentmemory.console import figures, labels, links, permissions
+from agentmemory.console import figures, goes, labels, links, permissions
 from sessions_exec.admin import sending, waiting
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Execution, Input
@@ -37,6 +37,11 @@ def _cancel(row: Input, asked: Asked) -> str:
     return f"The input {row.uid} is taken back."
 
 
+def _not_seen(request: HttpRequest, rows: Sequence[Input]) -> SafeString:
+    sessions = {row.session_id for row in rows}
+    return goes.with_it("What the model does not see:", {"inputs": len(rows), "sessions they wait in": len(sessions)})
+
+
 @admin.register(Input)
 class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
     acts: ClassVar[Sequence[Act]] = (
@@ -45,6 +50,7 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
             label="Cancel input",
             explains="Takes the input back before the model sees it. An input that became a message stays one.",
             run=_cancel,
+            preview=_not_seen,
             final="What it says is removed. Its id stays taken.",
             bulk=True,
             danger=True,

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextInputWidget
 
-from agentmemory.admin import filters
+from agentmemory.admin import filters, once
 from agentmemory.admin.acts import Act, Asked, AskForm
 from agentmemory.admin.setup import ReasonForm, SetUpAdmin
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, goes, labels, links
 from agentmemory.errors import AgentMemoryError, Invalid
 from agentmemory.models import Space
 from sessions_exec.models import Delivery, Webhook
@@ -80,6 +80,12 @@ def _remove(webhook: Webhook, asked: Asked) -> str:
     return f"{webhook} is removed."
 
 
+def _forgets(request: HttpRequest, rows: Sequence[Webhook]) -> SafeString:
+    told = Delivery.objects.filter(webhook__in=rows)
+    waits = told.filter(state=Delivery.State.PENDING).count()
+    return goes.with_it("What goes with it:", {"deliveries": told.count(), "of them on their way": waits})
+
+
 def _paused(webhook: Webhook) -> bool:
     return webhook.paused_at is not None
 
@@ -93,6 +99,7 @@ class WebhookAdmin(SetUpAdmin[Webhook]):
             explains="Sends one test to its address, also while it is paused, waits ten seconds at most, and shows "
             "what comes back.",
             run=_test,
+            final="What was sent cannot be called back.",
         ),
         Act(
             name="pause",
@@ -118,6 +125,7 @@ class WebhookAdmin(SetUpAdmin[Webhook]):
             label="Remove",
             explains="Deletes the webhook, with what it was told and what still waits for it.",
             run=_remove,
+            preview=_forgets,
             final="It cannot be brought back: its address and its secret are forgotten.",
             danger=True,
             gone=True,
@@ -165,6 +173,9 @@ class WebhookAdmin(SetUpAdmin[Webhook]):
     ) -> HttpResponse:
         context = {**self.admin_site.each_context(request), "opts": self.opts, "form": form, **more}
         if request.method == "POST" and form.is_valid():
+            if not once.claim(request):
+                messages.warning(request, f"{once.AGAIN} The secret was shown on the first answer alone.")
+                return HttpResponseRedirect(reverse("admin:sessions_exec_webhook_changelist"))
             try:
                 context["opened"] = run(**form.cleaned_data, operator=request.user.get_username())
             except Invalid as error:

@@ -1,0 +1,393 @@
+"""Every act of the console: it asks and changes nothing, wants a reason, is done once, is on record, can be taken back.
+
+The acts are found where the console finds them. What a new one needs beside a reason, and rows that it applies to where
+`fill` makes none, are said here: an act without them fails.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import Group, User
+from django.db import connection, transaction
+from django.db.models import F, Model
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from agentmemory.admin.acts import Act, ActingAdmin
+from agentmemory.authorship import Author
+from agentmemory.console import figures
+from agentmemory.models import Activity, Agent, LoginTries, Memory, Provider, Session, Space
+from agentmemory.services import curation, merging, spaces
+from distillation.models import Cursor, DistillationPass, Quarantine
+from sessions_exec.models import Delivery, Execution, Webhook
+from tests.factories import ProviderFactory
+from tests.migrations.test_migrations import distil, fill
+
+pytestmark = pytest.mark.django_db
+
+WHY = "asked for by one who may"
+OLGA = Author(kind="operator", name="olga")
+UNDO = re.compile(r'<a class="am-link" href="([^"]+)">Undo</a>')
+HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+SUBJECTS = re.compile(r'id="subjects">(.*?)</p>', re.DOTALL)
+# What an undo need not bring back: that something was written, when, by whom and why.
+MOVES = {"version", "updated_at", "search", "failures"}
+MOMENTS = ("_at", "_by", "_reason")
+OURS = ("agentmemory_", "distillation_", "sessions_exec_", "auth_user", "auth_group")
+
+GIVEN: dict[tuple[str, str], dict[str, Any]] = {
+    ("agentmemory.memory", "edit"): {"content": "Another statement.", "tags": "c", "importance": "0.5"},
+    ("agentmemory.memory", "give-back"): {"agent": "ada"},
+    ("agentmemory.memory", "merge"): {"into": "z"},
+    ("agentmemory.memory", "restore"): {"version": "1"},
+    ("agentmemory.agent", "delete"): {"choice": "erase"},
+    ("agentmemory.token", "limit"): {"calls_per_minute": "7"},
+    ("auth.user", "set-password"): {"password": "another-long-word"},
+    ("distillation.cursor", "distil-again"): {"seq": "1"},
+    ("distillation.cursor", "skip"): {"seq": "2"},
+}
+# Where what was done is seen, other than in the rows themselves, which are a log.
+SEEN: dict[str, type[Model]] = {"agentmemory.consolidation": Memory}
+# How a test of a provider or a webhook ends is another test's: here nothing answers.
+UNANSWERED = {("sessions_exec.webhook", "test")}
+
+
+def curated(key: str) -> Memory:
+    return Memory.objects.get(key=key, origin=Memory.Origin.CURATED)
+
+
+def distilled(key: str) -> Memory:
+    return distil(Session.objects.get(name="s1"), key)
+
+
+def shared() -> Memory:
+    return curation.share(memory_id=curated("k0").pk, author=OLGA, reason="r")
+
+
+def pinned() -> Memory:
+    return curation.edit(memory_id=curated("k0").pk, author=OLGA, reason="r", pinned=True)
+
+
+def withdrawn() -> Memory:
+    return curation.withdraw(memory_id=curated("k0").pk, author=OLGA, reason="r")
+
+
+def edited() -> Memory:
+    return curation.edit(memory_id=curated("k0").pk, author=OLGA, reason="r", content="Changed.")
+
+
+def linked() -> Memory:
+    row = distilled("k0")
+    return merging.link(memory_id=row.pk, curated_id=curated("k0").pk, author=OLGA, why="w").memory
+
+
+def merged() -> Memory:
+    return merging.merge(memory_id=distilled("y").pk, into_id=distilled("z").pk, author=OLGA, why="w").memory
+
+
+def mergeable() -> Memory:
+    distilled("z")
+    return distilled("y")
+
+
+def archived_space() -> Space:
+    space = Space.objects.get()
+    spaces.archive(space_id=space.pk)
+    return space
+
+
+def archived_agent() -> Agent:
+    agent = Agent.objects.get()
+    spaces.archive_agent(agent_id=agent.pk)
+    return agent
+
+
+def paused_agent() -> Agent:
+    agent = Agent.objects.get()
+    spaces.pause_agent(agent_id=agent.pk)
+    return agent
+
+
+def cursor(**values: Any) -> Cursor:
+    row = Cursor.objects.get(session__name="s1")
+    Cursor.objects.filter(pk=row.pk).update(**values)
+    return row
+
+
+def stopped_provider() -> Provider:
+    Provider.objects.update(stopped_at=timezone.now(), stopped_by="operator:olga", stopped_reason="r")
+    return Provider.objects.get()
+
+
+def offline_provider() -> Provider:
+    Provider.objects.update(kind=Provider.Kind.OFFLINE)
+    return Provider.objects.get()
+
+
+def an_answered_pass() -> DistillationPass:
+    DistillationPass.objects.update(outcome="applied", answer='{"memories": []}')
+    return DistillationPass.objects.get()
+
+
+def expired() -> Execution:
+    Execution.objects.exclude(holder="").update(expires_at=timezone.now() - timedelta(minutes=1))
+    return Execution.objects.exclude(holder="").get()
+
+
+def paused_webhook() -> Webhook:
+    Webhook.objects.update(paused_at=timezone.now(), paused_by="operator:olga", paused_reason="r")
+    return Webhook.objects.get()
+
+
+def ended_delivery() -> Delivery:
+    Delivery.objects.update(state=Delivery.State.FAILED, ended_at=timezone.now(), next_attempt_at=None)
+    return Delivery.objects.get()
+
+
+def inactive() -> User:
+    return User.objects.create_user("gone", is_active=False)
+
+
+def somebody() -> User:
+    return User.objects.create_user("vic")
+
+
+def signed_in() -> User:
+    user = somebody()
+    Client().force_login(user)
+    return user
+
+
+def dismissed() -> Quarantine:
+    told = {"decided_at": timezone.now(), "decided_by": "operator:olga", "decided_reason": "r"}
+    Quarantine.objects.update(state=Quarantine.State.DISMISSED, **told)
+    return Quarantine.objects.get()
+
+
+READY: dict[tuple[str, str], Callable[[], Model]] = {
+    ("agentmemory.memory", "edit"): lambda: curated("k0"),
+    ("agentmemory.memory", "promote"): lambda: distilled("k0"),
+    ("agentmemory.memory", "share"): lambda: curated("k0"),
+    ("agentmemory.memory", "give-back"): shared,
+    ("agentmemory.memory", "unpin"): pinned,
+    ("agentmemory.memory", "reinstate"): withdrawn,
+    ("agentmemory.memory", "restore"): edited,
+    ("agentmemory.memory", "merge"): mergeable,
+    ("agentmemory.memory", "unmerge"): merged,
+    ("agentmemory.memory", "unlink"): linked,
+    ("agentmemory.memory", "link"): lambda: distilled("k0"),
+    ("agentmemory.memory", "both"): lambda: distilled("k0"),
+    ("agentmemory.space", "restore"): archived_space,
+    ("agentmemory.agent", "resume"): paused_agent,
+    ("agentmemory.agent", "restore"): archived_agent,
+    ("agentmemory.agent", "delete"): archived_agent,
+    ("agentmemory.provider", "resume"): stopped_provider,
+    ("agentmemory.provider", "test"): offline_provider,
+    ("auth.user", "activate"): inactive,
+    ("auth.user", "set-password"): somebody,
+    ("auth.user", "sign-out"): signed_in,
+    ("auth.user", "deactivate"): somebody,
+    ("distillation.cursor", "clear-backoff"): lambda: cursor(failures=3),
+    ("distillation.cursor", "distil-again"): lambda: cursor(position=F("watermark")),
+    ("distillation.cursor", "release-lease"): lambda: cursor(holder="worker"),
+    ("distillation.distillationpass", "apply-again"): an_answered_pass,
+    ("distillation.quarantine", "hold"): dismissed,
+    ("sessions_exec.execution", "recover"): expired,
+    ("sessions_exec.webhook", "resume"): paused_webhook,
+    ("sessions_exec.delivery", "again"): ended_delivery,
+}
+
+
+def acting() -> dict[str, ActingAdmin[Any]]:
+    found = {model._meta.label_lower: each for model, each in admin.site._registry.items()}
+    return {label: each for label, each in found.items() if isinstance(each, ActingAdmin) and each.acts}
+
+
+@pytest.fixture
+def ada(client: Client) -> Client:
+    """An operator, and rows in every list."""
+    fill()
+    ProviderFactory.create()
+    Group.objects.create(name="Others")
+    LoginTries.objects.create(kind="account", subject="vic", tries=1)
+    client.force_login(User.objects.create_superuser("ada"))
+    client.get(reverse("admin:index"))
+    return client
+
+
+def everything() -> dict[str, str]:
+    """All rows of each table, as one digest. That somebody looked is no change."""
+    names = [name for name in connection.introspection.table_names() if name.startswith(OURS)]
+    looks = {"agentmemory_activity": "WHERE act <> 'look'"}
+    digest = "SELECT '{0}', md5(coalesce(string_agg(t::text, '|' ORDER BY t::text), '')) FROM {0} t {1}"
+    with connection.cursor() as at:
+        at.execute(" UNION ALL ".join(digest.format(name, looks.get(name, "")) for name in names))
+        return dict(at.fetchall())
+
+
+def standing(model: type[Model]) -> list[dict[str, Any]]:
+    """The rows of a model that somebody sees, as far as an undo brings them back."""
+    rows = Memory.objects.kept() if model is Memory else model._default_manager.all()
+    return [
+        {name: bool(value) if name.endswith(MOMENTS) else value for name, value in row.items() if name not in MOVES}
+        for row in rows.order_by("pk").values()
+    ]
+
+
+def on_record() -> list[tuple[str, str, str]]:
+    """Who did what and why, looks apart."""
+    rows = Activity.objects.exclude(act="look").order_by("pk").values_list("who", "act", "reason")
+    return [(who, act, reason) for who, act, reason in rows]
+
+
+def text(answer: Any) -> str:
+    return html.unescape(answer.content.decode())
+
+
+def marked(page: str, **values: Any) -> dict[str, Any]:
+    """What a form sends: what it hides, and what was typed."""
+    hidden = dict(HIDDEN.findall(page[page.index('id="act-form"') :]))
+    assert hidden["once"], "the form cannot be told from another"
+    return {**hidden, "reason": WHY, **values}
+
+
+def row_for(label: str, act: Act) -> Model:
+    if (label, act.name) in READY:
+        return READY[label, act.name]()
+    of_it = acting()[label]
+    request: Any = type("Request", (), {"user": User.objects.get(username="ada"), "GET": {}})()
+    rows = of_it.get_queryset(request)
+    row: Model | None = next((row for row in rows if act.offered(row)), None)
+    assert row is not None, f"no row that {label} {act.name} can be done to: make one in READY"
+    return row
+
+
+def address(label: str, act: str, ids: Any) -> str:
+    return f"{reverse('admin:' + label.replace('.', '_') + '_act', args=[act])}?ids={ids}"
+
+
+@pytest.mark.parametrize("label", sorted(acting()))
+def test_each_act_asks_wants_a_reason_is_done_once_and_on_record_and_can_be_taken_back(ada: Client, label: str) -> None:
+    wrong = {}
+    for act in acting()[label].acts:
+        with transaction.atomic():
+            try:
+                goes_through(ada, label, act)
+            except AssertionError as error:
+                wrong[act.name] = str(error)[:2000]
+            transaction.set_rollback(True)
+    assert wrong == {}
+
+
+def goes_through(ada: Client, label: str, act: Act) -> None:
+    of_it, name = acting()[label], act.name
+    values = GIVEN.get((label, name), {})
+    row = row_for(label, act)
+    place = address(label, name, row.pk)
+    seen = SEEN.get(label, of_it.model)
+    before, rows = everything(), standing(seen)
+    recorded = len(on_record())
+
+    # It asks: how many of what, what goes with them, how it is taken back. And changes nothing.
+    page = text(ada.get(place))
+    subjects = SUBJECTS.search(page)
+    assert subjects
+    assert f"<strong>1</strong> {of_it.rows_called()[0]}" in subjects[1]
+    assert ('id="undone-by"' in page) != bool(act.final), "it says either how it is undone or that it cannot be"
+    assert not act.final or act.final in page
+    assert not act.danger or act.preview, "what goes with it is not told"
+    assert everything() == before
+
+    # Without a reason nothing is done.
+    refused = ada.post(place, {**marked(page, **values), "reason": "  "})
+    assert (refused.status_code, "This field is required." in text(refused)) == (422, True)
+    assert everything() == before
+
+    # With one it is done, said, and put on record with who, what and why.
+    sent = marked(text(refused), **values)
+    answer = ada.post(place, sent, follow=True)
+    assert answer.status_code == 200
+    if (label, name) not in UNANSWERED:
+        assert 'id="act-form"' not in text(answer)
+        assert everything() != before
+    new = on_record()[recorded:]
+    assert [(who, why) for who, _, why in new] == [("operator:ada", WHY)], new
+    after = everything()
+
+    # A second click does nothing, and says so.
+    again = ada.post(place, sent, follow=True)
+    assert again.status_code == 200
+    assert everything() == after
+    assert "nothing was done" in text(again) or "not done a second time" in text(again)
+
+    # What can be undone has a link that undoes it, which is an act as well.
+    undo = UNDO.search(text(answer))
+    assert bool(undo) != bool(act.final), "what is not final can be undone from the answer"
+    if undo:
+        back = undo[1]
+        page = text(ada.get(back))
+        filled = dict(re.findall(r'<input type="(?:text|number)" name="(\w+)" value="([^"]*)"', page))
+        answer = ada.post(back, marked(page, **filled), follow=True)
+        assert answer.status_code == 200
+        assert standing(seen) == rows
+        assert len(on_record()) == recorded + 2
+
+
+# Ids of no row: none at all, those of rows that went, what is no id, and what no column can hold.
+NO_ROWS = (
+    "",
+    ",,",
+    "0",
+    "4711",
+    str(UUID(int=4711)),
+    "nonsense",
+    "-1",
+    "9" * 40,
+    "1.5",
+    "\u0661",
+    "%00",
+    "' OR 1=1 --",
+)
+
+
+@pytest.mark.parametrize("label", sorted(acting()))
+def test_rows_that_went_and_ids_of_no_row_are_told_in_words_and_nothing_is_done(ada: Client, label: str) -> None:
+    act = acting()[label].acts[0]
+    before = everything()
+    for ids in NO_ROWS:
+        assert ada.post(address(label, act.name, ids), {"reason": WHY}).status_code == 302, ids
+    many = address(label, act.name, ",".join(str(number) for number in range(10**6, 10**6 + 10_000)))
+    asked, sent = text(ada.get(many)), text(ada.post(many, {"reason": WHY}, follow=True))
+    assert everything() == before
+    assert "nothing is there that it can be done to" in asked
+    assert f"{act.label}: nothing was done." in sent
+    assert "100, because they are not there" in asked
+    assert f"{figures.number(9_900)}, because 100 are taken at once at most" in asked
+
+
+def test_what_is_left_out_of_several_is_told_before_and_after(ada: Client) -> None:
+    pks = [row.pk for row in Memory.objects.kept().filter(merged_into=None, withdrawn_at=None)]
+    curation.withdraw(memory_id=pks[0], author=OLGA, reason="r")
+    recorded, left = len(on_record()), len(pks) - 1
+    place = address("agentmemory.memory", "withdraw", ",".join([*map(str, pks), "nonsense"]))
+
+    page = text(ada.get(place))
+    answer = text(ada.post(place, marked(page), follow=True))
+
+    said = "Left out: 1, because as they stand now this cannot be done to them; 1, because they are not there"
+    assert said in page
+    assert f"<strong>{left}</strong> memories" in page
+    assert f"Withdraw: {left} of {left} done. {said}" in answer
+    assert len(on_record()) == recorded + left
+    undo = UNDO.search(answer)
+    assert undo
+    assert f"<strong>{left}</strong> memories" in text(ada.get(undo[1]))
