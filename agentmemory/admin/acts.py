@@ -186,7 +186,8 @@ class ActingAdmin(ConsoleAdmin[Row]):
         if request.method == "POST" and not found.rows:
             # Most of all where it was done already.
             messages.warning(request, f"{act.label}: nothing was done. {found.left_out}")
-            return HttpResponseRedirect(self._next(request, ()))
+            # A row's page tells how it stands.
+            return HttpResponseRedirect(self._next(request, found.unfit))
         for row in found.rows:
             if act.opens(row):
                 permissions.note_look(request, row, getattr(row, "space", None))

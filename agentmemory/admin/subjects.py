@@ -20,7 +20,7 @@ class Subjects:
     """The rows, and how many of those that were named are left out, and why."""
 
     rows: Sequence[Any]
-    unfit: int = 0
+    unfit: Sequence[Any] = ()
     missing: int = 0
     beyond: int = 0
 
@@ -28,7 +28,7 @@ class Subjects:
     def left_out(self) -> str:
         """In one line; empty where all are there."""
         said = (
-            (self.unfit, "as they stand now this cannot be done to them"),
+            (len(self.unfit), "as they stand now this cannot be done to them"),
             (self.missing, "they are not there, or not any more"),
             (self.beyond, f"{MOST_ROWS} are taken at once at most"),
         )
@@ -42,9 +42,9 @@ def named(ids: str, rows: QuerySet[Any], *, fits: Callable[[Any], bool]) -> Subj
     taken = wanted[:MOST_ROWS]
     keys = [key for key in (_key(part, rows.model._meta.pk) for part in taken) if key is not None]
     found = list(rows.filter(pk__in=keys)) if keys else []
-    fit = [row for row in found if fits(row)]
+    fit, unfit = [row for row in found if fits(row)], [row for row in found if not fits(row)]
     return Subjects(
-        rows=fit, unfit=len(found) - len(fit), missing=len(taken) - len(found), beyond=len(wanted) - len(taken)
+        rows=fit, unfit=unfit, missing=len(taken) - len(found), beyond=len(wanted) - len(taken)
     )
 
 
