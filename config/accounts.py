@@ -6,7 +6,8 @@ from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from agentmemory.services import records
+from agentmemory.authorship import Author
+from agentmemory.services import activity, records
 
 
 def set_password(user: User, password: str, *, who: str, reason: str) -> None:
@@ -17,6 +18,12 @@ def set_password(user: User, password: str, *, who: str, reason: str) -> None:
         user.save(update_fields=["password"])
 
     records.acted("set password", run, who=who, target=user, reason=reason, space=None)
+
+
+def own_password_set(user: User) -> None:
+    """Put on record that somebody has given himself another password."""
+    who = str(Author(kind="operator", name=user.get_username()))
+    activity.record("set own password", who=who, target=user, reason="by its holder")
 
 
 def set_active(user: User, *, active: bool, who: str, reason: str) -> None:

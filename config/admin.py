@@ -17,6 +17,7 @@ from django.contrib.auth.models import Group, User
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from unfold.forms import UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from agentmemory.admin import setup
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
@@ -114,6 +115,11 @@ class AccountsAdmin(ActingAdmin[Any]):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may_act(request)
+
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Boxes to tick: in a list of so many to choose from, one slip of the mouse takes all that was chosen away."""
+        boxes = UnfoldAdminCheckboxSelectMultipleWidget
+        return super().formfield_for_manytomany(db_field, request, **{**kwargs, "widget": boxes})
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         super().save_model(request, obj, form, change)

@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import purge_acts
+from agentmemory.admin import once, purge_acts
 from agentmemory.admin.acts import AskForm
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.authorship import Author
@@ -79,6 +79,9 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
         try:
             scope = _scope(request)
             if request.POST.get("step") == "purge" and ask.is_valid():
+                if not once.claim(request):
+                    messages.warning(request, once.AGAIN)
+                    return HttpResponseRedirect(links.listing("agentmemory", "certificate"))
                 return self._purge(request, scope, ask.cleaned_data["reason"])
             if request.method == "POST":
                 context |= {"scope": _ticked(scope), "preview": purge_acts.counted(purging.preview(scope=scope).counts)}
@@ -87,7 +90,7 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
                 context |= {"found": found, "rows": [(row, _page(row)) for row in found.rows]}
         except AgentMemoryError as error:
             messages.error(request, str(error))
-        return TemplateResponse(request, "console/find.html", context)
+        return TemplateResponse(request, "console/find.html", context, status=422 if ask.errors else 200)
 
     def _purge(self, request: HttpRequest, scope: Scope, reason: str) -> HttpResponse:
         author = Author(kind="operator", name=request.user.get_username())

@@ -45,8 +45,10 @@ class SetUpAdmin(ActingAdmin[Row]):
 
 
 def record_save(request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-    """Put on record that a form of a row was saved, by whom and why."""
+    """Put on record that a form of a row was saved, by whom and why. Where nothing was different, nothing was done."""
     changed = [name for name in form.changed_data if name != "reason"]
+    if change and not changed:
+        return
     activity.record(
         "change" if change else "create",
         who=str(Author(kind="operator", name=request.user.get_username())),

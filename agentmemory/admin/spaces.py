@@ -234,7 +234,7 @@ class AgentAdmin(SetUpAdmin[Agent]):
 
     @admin.display(description="Run here")
     def runs(self, agent: Agent) -> SafeString | str:
-        return labels.label("runs here") if agent.run_here else figures.NONE
+        return labels.label("active", "runs here") if agent.run_here else figures.NONE
 
     @admin.display(description="Look at")
     def looks(self, agent: Agent) -> SafeString:

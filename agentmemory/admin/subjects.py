@@ -43,9 +43,7 @@ def named(ids: str, rows: QuerySet[Any], *, fits: Callable[[Any], bool]) -> Subj
     keys = [key for key in (_key(part, rows.model._meta.pk) for part in taken) if key is not None]
     found = list(rows.filter(pk__in=keys)) if keys else []
     fit, unfit = [row for row in found if fits(row)], [row for row in found if not fits(row)]
-    return Subjects(
-        rows=fit, unfit=unfit, missing=len(taken) - len(found), beyond=len(wanted) - len(taken)
-    )
+    return Subjects(rows=fit, unfit=unfit, missing=len(taken) - len(found), beyond=len(wanted) - len(taken))
 
 
 def _key(text: str, field: Field[Any, Any]) -> Any:

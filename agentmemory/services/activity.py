@@ -42,6 +42,13 @@ def record(
     )
 
 
+def who_did(act: str, *, model: type[models.Model], rows: Iterable[models.Model]) -> dict[str, str]:
+    """Who did something to each of these rows of a model, by their keys as text."""
+    keys = [str(row.pk) for row in rows]
+    found = Activity.objects.filter(act=act, target_type=model._meta.label_lower, target_id__in=keys)
+    return dict(found.values_list("target_id", "who"))
+
+
 def newest(act: str, *, target: models.Model) -> Activity | None:
     """When an act was last done to a row, by whom and why."""
     found = Activity.objects.filter(target_type=target._meta.label_lower, target_id=str(target.pk), act=act)

@@ -31,6 +31,15 @@ class _PendingList(ConsoleList):
     def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
         return super().get_queryset(request, exclude_parameters).filter(state=Input.State.PENDING)
 
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows: list[Any] = list(self.result_list)
+        # Of a page's rows together, not one by one.
+        found = operations.senders(rows)
+        for row in rows:
+            row.sender = found.get(row.pk)
+        self.result_list = rows
+
 
 def _cancel(row: Input, asked: Asked) -> str:
     operations.cancel_input(input_id=row.pk, operator=asked.operator, reason=asked.reason)
@@ -113,7 +122,12 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
 
     @admin.display(description="Delivery", ordering="delivery")
     def what(self, row: Input) -> SafeString:
-        return format_html('{}<span class="am-first">{}</span>', row.delivery, row.get_kind_display())
+        return format_html('{}<span class="am-first">{}</span>', row.delivery, self._from(row))
+
+    def _from(self, row: Any) -> str:
+        """Who sent it: an operator by name, as the record of his act has it. Its id alone would prove nothing."""
+        sender = row.sender if hasattr(row, "sender") else operations.senders([row]).get(row.pk)
+        return f"from {sender}" if sender else row.get_kind_display()
 
     @admin.display(description="State")
     def stated(self, row: Any) -> SafeString:

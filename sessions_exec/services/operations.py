@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import transaction
@@ -11,6 +12,8 @@ from agentmemory.models import Session
 from agentmemory.services import activity, transcripts
 from sessions_exec.models import Execution, Input, Recovery
 from sessions_exec.services import executions, inbox, recovery
+
+_SEND = "send input"
 
 
 @transaction.atomic
@@ -67,7 +70,7 @@ def send_input(*, session_id: int, uid: str, prompt: str, delivery: str, operato
     row, is_new = inbox.admit(session=session, uid=uid, prompt=prompt, delivery=delivery)
     if is_new:
         activity.record(
-            "send input",
+            _SEND,
             who=f"operator:{operator}",
             target=row,
             reason="sent from the session's page",
@@ -75,6 +78,11 @@ def send_input(*, session_id: int, uid: str, prompt: str, delivery: str, operato
             detail={"session": session.name, "delivery": delivery},
         )
     return row
+
+
+def senders(rows: Sequence[Input]) -> dict[int, str]:
+    """Which operator sent each of these inputs; what came through the API is missing."""
+    return {int(pk): who.replace(":", " ", 1) for pk, who in activity.who_did(_SEND, model=Input, rows=rows).items()}
 
 
 @transaction.atomic

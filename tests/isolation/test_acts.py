@@ -29,7 +29,9 @@ from agentmemory.models import Activity, Agent, LoginTries, Memory, Provider, Se
 from agentmemory.services import curation, merging, spaces
 from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec.models import Delivery, Execution, Webhook
+from sessions_exec.models.webhooks import Event
 from tests.factories import ProviderFactory
+from tests.isolation import test_roles
 from tests.migrations.test_migrations import distil, fill
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +40,7 @@ WHY = "asked for by one who may"
 OLGA = Author(kind="operator", name="olga")
 UNDO = re.compile(r'<a class="am-link" href="([^"]+)">Undo</a>')
 HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')
+OWN_FORM = re.compile(r'<form method="post"[^>]* class="am-form"')
 SUBJECTS = re.compile(r'id="subjects">(.*?)</p>', re.DOTALL)
 # What an undo need not bring back: that something was written, when, by whom and why.
 MOVES = {"version", "updated_at", "search", "failures"}
@@ -255,9 +258,14 @@ def text(answer: Any) -> str:
 
 def marked(page: str, **values: Any) -> dict[str, Any]:
     """What a form sends: what it hides, and what was typed."""
-    hidden = dict(HIDDEN.findall(page[page.index('id="act-form"') :]))
-    assert hidden["once"], "the form cannot be told from another"
-    return {**hidden, "reason": WHY, **values}
+    found = hidden(page, "act-form")
+    assert found["once"], "the form cannot be told from another"
+    return {**found, "reason": WHY, **values}
+
+
+def hidden(page: str, part: str) -> dict[str, str]:
+    """The hidden values of the forms in a part of a page."""
+    return dict(HIDDEN.findall(page[page.index(f'id="{part}"') :]))
 
 
 def row_for(label: str, act: Act) -> Model:
@@ -340,6 +348,90 @@ def goes_through(ada: Client, label: str, act: Act) -> None:
         assert answer.status_code == 200
         assert standing(seen) == rows
         assert len(on_record()) == recorded + 2
+
+
+def previewed(ada: Client) -> dict[str, Any]:
+    """What was ticked, and looked at."""
+    ticked = {"memory": str(curated("k0").pk)}
+    page = text(ada.post(reverse("admin:agentmemory_certificate_find"), {**ticked, "step": "preview"}))
+    assert "agentmemory_memory" in page
+    assert "Nobody can undo it" in page
+    return {**hidden(page, "purge-form"), "step": "purge"}
+
+
+def planned(ada: Client) -> dict[str, Any]:
+    """What the dry run would do: one memory says what another does."""
+    distilled("p")
+    return hidden(text(ada.get(reverse("admin:agentmemory_consolidation_dry_run"))), "plan-form")
+
+
+# Each page with a form of its own that writes, and what is typed into it. A page that is not here writes nothing.
+NEW_USER = {"username": "new", "password1": "a-long-new-word", "password2": "a-long-new-word"}
+JOINED = {"date_joined_0": "2026-01-01", "date_joined_1": "10:00:00"}
+VIC = {"username": "vic", "is_active": "on", **JOINED, **{f"initial-{part}": value for part, value in JOINED.items()}}
+WEBHOOK = {"name": "new", "url": "https://93.184.215.14/here", "events": [Event.PASS_FAILED.value]}
+PROVIDER = {"name": "new", "kind": "offline", "enabled": "on"}
+WRITES: dict[str, Callable[[Client], dict[str, Any]]] = {
+    "agentmemory_space_add": lambda _: {"slug": "new"},
+    "agentmemory_space_change": lambda _: {"name": "Another"},
+    "agentmemory_agent_add": lambda _: {"space": Space.objects.get().pk, "handle": "new"},
+    "agentmemory_agent_change": lambda _: {"name": "Another"},
+    "agentmemory_provider_add": lambda _: PROVIDER,
+    "agentmemory_provider_change": lambda _: {**PROVIDER, "default_model": "another"},
+    "agentmemory_token_add": lambda _: {"space": Space.objects.get().pk, "agent": "ada"},
+    "agentmemory_certificate_find": previewed,
+    "agentmemory_consolidation_dry_run": planned,
+    "auth_group_add": lambda _: {"name": "new"},
+    "auth_group_change": lambda _: {"name": "Another"},
+    "auth_user_add": lambda _: NEW_USER,
+    "auth_user_change": lambda _: {**VIC, "email": "vic@example.org"},
+    "sessions_exec_webhook_add": lambda _: {**WEBHOOK, "space": Space.objects.get().pk},
+    "sessions_exec_webhook_change": lambda _: WEBHOOK,
+    "sessions_exec_webhook_secret": lambda _: {},
+}
+# What asks for no reason has a test of its own.
+WITHOUT_A_REASON = {"password_change", "agentmemory_session_change"}
+
+
+def page_of(name: str) -> str:
+    """Where a form is: of a row that a form may change, where it is a row's."""
+    if name == "auth_user_change":
+        return reverse("admin:auth_user_change", args=[somebody().pk])
+    if name == "auth_group_change":
+        return reverse("admin:auth_group_change", args=[Group.objects.get(name="Others").pk])
+    return test_roles.address(name)
+
+
+@pytest.mark.parametrize("name", sorted(WRITES))
+def test_each_form_wants_a_reason_writes_once_and_is_on_record(ada: Client, name: str) -> None:
+    place = page_of(name)
+    typed = {**hidden(text(ada.get(place)), "content-main"), **WRITES[name](ada)}
+    before, recorded = everything(), len(on_record())
+
+    assert "This field is required." in text(ada.post(place, {**typed, "reason": " "}))
+    assert everything() == before
+
+    done = ada.post(place, {**typed, "reason": WHY})
+    assert [(who, why) for who, _, why in on_record()[recorded:]] == [("operator:ada", WHY)], text(done)
+    after = everything()
+    assert after != before
+
+    again = ada.post(place, {**typed, "reason": WHY}, follow=True)
+    assert again.status_code in (200, 422)
+    assert everything() == after, list(Activity.objects.values_list("act", "detail"))
+
+
+def test_no_other_page_of_the_console_writes(ada: Client) -> None:
+    others = [name for name in test_roles.names() if name not in {*WRITES, *WITHOUT_A_REASON}]
+    places = {name: test_roles.address(name) for name in others}
+    pages = {name: b"".join(ada.get(place)).decode() for name, place in places.items()}
+    # The framework draws a form around rows that are only shown as well, without a button.
+    assert {name for name, page in pages.items() if OWN_FORM.search(page) or 'name="_save"' in page} == set()
+
+    before = everything()
+    for name, place in places.items():
+        assert ada.post(place, {"reason": WHY}).status_code in (200, 302, 403, 405), name
+        assert everything() == before, name
 
 
 # Ids of no row: none at all, those of rows that went, what is no id, and what no column can hold.
