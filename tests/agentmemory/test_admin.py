@@ -444,6 +444,13 @@ def test_a_provider_shows_whether_its_key_is_present_and_never_the_key(operator:
     assert "without a model" in what
 
 
+def test_the_list_of_agents_tells_who_runs_here(operator: Client, agent: Agent) -> None:
+    place = page("agentmemory_agent_changelist")
+    assert "runs here" not in operator.get(place).content.decode()
+    Agent.objects.update(run_here=True)
+    assert "runs here" in operator.get(place).content.decode()
+
+
 def test_ids_that_are_none_are_not_found(operator: Client) -> None:
     assert operator.get(page("agentmemory_memory_change", "nonsense")).status_code == 404
     assert operator.get(page("agentmemory_session_change", "nonsense")).status_code == 404

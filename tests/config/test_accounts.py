@@ -69,6 +69,38 @@ def test_a_password_that_one_changes_oneself_signs_out_every_other_place(vic: Us
     assert here.post(page("password_change"), values).status_code == 302
 
     assert [client.get(page("index")).status_code for client in (here, there)] == [200, 302]
+    assert on_record() == [("operator:vic", "set own password", "vic", "by its holder")]
+    assert Activity.objects.get().detail == {}
+
+
+def test_a_password_that_is_refused_is_on_no_record(vic: User) -> None:
+    values = {"old_password": "wrong", "new_password1": "another-long-word", "new_password2": "another-long-word"}
+    assert "entered incorrectly" in signed_in().post(page("password_change"), values).content.decode()
+    assert on_record() == []
+
+
+def test_nobody_locks_himself_out(ada: Client) -> None:
+    myself = User.objects.get(username="ada")
+    told = ada.post(f"{page('auth_user_act', 'deactivate')}?ids={myself.pk}", {"reason": "r"}, follow=True)
+    assert "somebody else has to deactivate it" in told.content.decode()
+    myself.refresh_from_db()
+    assert (myself.is_active, on_record()) == (True, [])
+    assert do(ada, myself, "sign-out") == 302
+
+
+def test_the_groups_of_an_account_are_boxes_and_their_change_is_on_record(ada: Client, vic: User) -> None:
+    place = page("auth_user_change", vic.pk)
+    assert 'type="checkbox" name="groups"' in ada.get(place).content.decode()
+    viewers = Group.objects.get(name=groups.VIEWERS)
+    joined = {"date_joined_0": "2026-01-01", "date_joined_1": "10:00:00"}
+    kept = {**joined, **{f"initial-{name}": value for name, value in joined.items()}}
+    sent = {"username": "vic", "is_active": "on", "is_staff": "on", "groups": [viewers.pk], "reason": "joins", **kept}
+
+    assert ada.post(place, sent).status_code == 302
+
+    assert list(vic.groups.all()) == [viewers]
+    assert on_record() == [("operator:ada", "change", "vic", "joins")]
+    assert Activity.objects.get().detail == {"fields": ["groups"]}
 
 
 def test_an_account_is_signed_out_kept_out_and_let_in_again(ada: Client, vic: User) -> None:

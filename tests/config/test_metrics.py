@@ -48,6 +48,15 @@ def test_without_the_token_there_is_nothing_there(settings: Any) -> None:
             assert (answer.status_code, len(asked)) == (404, 0)
 
 
+def test_what_is_for_reading_says_so_to_every_other_method(scraper: Client) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    for place in ("/metrics", "/healthz", "/readyz", "/progressz"):
+        for client in (strict, scraper):
+            answer = client.post(place)
+            assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
+            assert answer.content == b"this is for GET alone\n"
+
+
 def test_an_empty_installation_has_its_figures_at_zero(scraper: Client) -> None:
     found = scraped(scraper)
     assert found["cursors[due]"] == found["oldest_waiting_seconds"] == found["queue_tasks"] == 0

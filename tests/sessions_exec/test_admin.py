@@ -362,6 +362,17 @@ def test_s4_an_input_that_became_a_message_is_not_cancelled(operator: Client, se
     assert Message.objects.filter(session=session, uid="i1").exists()
 
 
+def test_an_input_says_which_operator_sent_it_and_believes_no_id(operator: Client, session: Session) -> None:
+    wait(session, "operator-by-its-id-alone")
+    given = {"prompt": "Stop it.", "delivery": "queue", "operator": "olga"}
+    sent = operations.send_input(session_id=session.pk, uid="i2", **given)
+
+    told = page(operator, url("input_changelist"))
+
+    assert told.count(">from operator olga</span>") == told.count(">from outside</span>") == 1
+    assert "from operator olga" in page(operator, url("input_change", sent.pk))
+
+
 def test_acts_are_offered_where_they_can_be_done_and_nowhere_else(operator: Client, session: Session) -> None:
     acquire(session)
     assert offered(page(operator, url("execution_change", session.pk))) == {"interrupt", "end-turn"}
