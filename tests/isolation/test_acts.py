@@ -60,6 +60,8 @@ GIVEN: dict[tuple[str, str], dict[str, Any]] = {
 }
 # Where what was done is seen, other than in the rows themselves, which are a log.
 SEEN: dict[str, type[Model]] = {"agentmemory.consolidation": Memory}
+# Where the list shows a row only when it is asked to.
+LISTED = {("agentmemory.memory", "reinstate"): "?standing=withdrawn"}
 # How a test of a provider or a webhook ends is another test's: here nothing answers.
 UNANSWERED = {("sessions_exec.webhook", "test")}
 
@@ -304,6 +306,12 @@ def goes_through(ada: Client, label: str, act: Act) -> None:
     seen = SEEN.get(label, of_it.model)
     before, rows = everything(), standing(seen)
     recorded = len(on_record())
+
+    if act.bulk:
+        several = {"action": name, "_selected_action": str(row.pk)}
+        led = ada.post(reverse(f"admin:{label.replace('.', '_')}_changelist") + LISTED.get((label, name), ""), several)
+        assert led.status_code == 302
+        assert led["Location"].startswith(f"{place}&next=")
 
     # It asks: how many of what, what goes with them, how it is taken back. And changes nothing.
     page = text(ada.get(place))
