@@ -33,6 +33,7 @@ for _model in apps.get_app_config("django_q").get_models():
     if admin.site.is_registered(_model):
         admin.site.unregister(_model)
 
+_OURS = ("agentmemory", "distillation", "sessions_exec")
 _WHY: tuple[None, dict[str, Any]] = (None, {"fields": ("reason",)})
 
 
@@ -119,6 +120,9 @@ class AccountsAdmin(ActingAdmin[Any]):
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Boxes to tick: in a list of so many to choose from, one slip of the mouse takes all that was chosen away."""
         boxes = UnfoldAdminCheckboxSelectMultipleWidget
+        if db_field.name == "permissions":
+            # The others open no page.
+            kwargs["queryset"] = kwargs["queryset"].filter(content_type__app_label__in=_OURS)
         return super().formfield_for_manytomany(db_field, request, **{**kwargs, "widget": boxes})
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -28,11 +28,11 @@ class Subjects:
     def left_out(self) -> str:
         """In one line; empty where all are there."""
         said = (
-            (len(self.unfit), "as they stand now this cannot be done to them"),
-            (self.missing, "they are not there, or not any more"),
-            (self.beyond, f"{MOST_ROWS} are taken at once at most"),
+            (len(self.unfit), "to which it cannot be done now"),
+            (self.missing, "not there, or not any more"),
+            (self.beyond, f"beyond the {MOST_ROWS} that are taken at once"),
         )
-        lines = [f"{figures.number(count)}, because {why}" for count, why in said if count]
+        lines = [f"{figures.number(count)} {why}" for count, why in said if count]
         return f"Left out: {'; '.join(lines)}." if lines else ""
 
 

@@ -470,8 +470,8 @@ def test_rows_that_went_and_ids_of_no_row_are_told_in_words_and_nothing_is_done(
     assert everything() == before
     assert "nothing is there that it can be done to" in asked
     assert f"{act.label}: nothing was done." in sent
-    assert "100, because they are not there" in asked
-    assert f"{figures.number(9_900)}, because 100 are taken at once at most" in asked
+    assert "100 not there, or not any more" in asked
+    assert f"{figures.number(9_900)} beyond the 100 that are taken at once" in asked
 
 
 def test_what_is_left_out_of_several_is_told_before_and_after(ada: Client) -> None:
@@ -483,7 +483,7 @@ def test_what_is_left_out_of_several_is_told_before_and_after(ada: Client) -> No
     page = text(ada.get(place))
     answer = text(ada.post(place, marked(page), follow=True))
 
-    said = "Left out: 1, because as they stand now this cannot be done to them; 1, because they are not there"
+    said = "Left out: 1 to which it cannot be done now; 1 not there, or not any more."
     assert said in page
     assert f"<strong>{left}</strong> memories" in page
     assert f"Withdraw: {left} of {left} done. {said}" in answer

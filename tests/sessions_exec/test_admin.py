@@ -288,7 +288,7 @@ def test_several_expired_executions_are_recovered_at_once(operator: Client) -> N
     rows = [row(session) for session in sessions]
     told = operator.post(act("recover", *rows), WHY, follow=True).content.decode()
 
-    assert "2 of 2 done. Left out: 1, because as they stand now" in told
+    assert "2 of 2 done. Left out: 1 to which it cannot be done now" in told
     assert Recovery.objects.count() == 2
 
 
