@@ -52,11 +52,13 @@ _LOOK = """([ofScripts, later, within]) => {
 
 
 def wrong(page: Page, within: str = "body") -> list[str]:
-    """What of a page, or of a part of it, is not to be seen or used, at both widths: a line each."""
+    """What of a page, or of a part of it, is not to be seen or used: a line each.
+
+    Looked at in both widths, first in the one that it has: a page takes its time to become another's width.
+    """
     found = []
-    for width in WIDTHS:
+    for width in sorted(WIDTHS, key=lambda each: each != (page.viewport_size or {}).get("width")):
         page.set_viewport_size({"width": width, "height": 900})
         lines = page.evaluate(_LOOK, [_OF_SCRIPTS, _LATER, within])
         found += [f"{urlsplit(page.url).path} at {width}: {line}" for line in lines]
-    page.set_viewport_size({"width": WIDTHS[0], "height": 900})
     return found
