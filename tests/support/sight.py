@@ -57,7 +57,8 @@ def wrong(page: Page, within: str = "body") -> list[str]:
     Looked at in both widths, first in the one that it has: a page takes its time to become another's width.
     """
     found = []
-    for width in sorted(WIDTHS, key=lambda each: each != (page.viewport_size or {}).get("width")):
+    size = page.viewport_size
+    for width in sorted(WIDTHS, key=lambda each: size is None or each != size["width"]):
         page.set_viewport_size({"width": width, "height": 900})
         lines = page.evaluate(_LOOK, [_OF_SCRIPTS, _LATER, within])
         found += [f"{urlsplit(page.url).path} at {width}: {line}" for line in lines]
