@@ -17,7 +17,7 @@ from agentmemory.admin import once, purge_acts
 from agentmemory.admin.acts import AskForm
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.authorship import Author
-from agentmemory.console import figures, links, permissions
+from agentmemory.console import figures, links, permissions, tables
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Certificate
 from agentmemory.services import finding, purging
@@ -51,11 +51,13 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
 
     @admin.display(description="Erased")
     def took(self, row: Certificate) -> str:
-        return ", ".join(f"{table.partition('_')[2]} {count}" for table, count in row.counts.items()) or figures.NONE
+        counts = tables.called(row.counts)
+        return ", ".join(f"{what}: {figures.number(count)}" for what, count in counts.items()) or figures.NONE
 
     @admin.display(description="Named by their ids")
     def named(self, row: Certificate) -> str:
-        return "; ".join(f"{kind}: {ids}" for kind, ids in row.scope.items())
+        named = {kind: ", ".join(map(str, ids)) if isinstance(ids, list) else ids for kind, ids in row.scope.items()}
+        return "; ".join(f"{kind}: {ids}" for kind, ids in named.items())
 
     def get_urls(self) -> list[URLPattern]:
         route = path("find/", self.admin_site.admin_view(self.find_view), name="agentmemory_certificate_find")

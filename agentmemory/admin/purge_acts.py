@@ -7,11 +7,10 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
-from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from agentmemory.admin.acts import Act, Asked, AskForm
-from agentmemory.console import permissions
+from agentmemory.console import goes, permissions, tables
 from agentmemory.models import Agent, Memory
 from agentmemory.services import purging
 from agentmemory.services.purging import Scope
@@ -43,7 +42,7 @@ class LeavingForm(AskForm):
 
 def counted(counts: dict[str, int]) -> SafeString:
     """What a purge takes, table by table."""
-    return SafeString(render_to_string("console/counts.html", {"counts": counts}))
+    return goes.with_it("What would be deleted or emptied:", tables.called(counts) or {"nothing": 0})
 
 
 def _takes(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:

@@ -307,7 +307,7 @@ def test_what_is_stored_about_a_person_is_found_previewed_purged_and_certified(
     assert "message" in console.text("#found")
     console.picture("purge-found")
     console.page.get_by_role("button", name="What a purge would take").click()
-    assert "agentmemory_message" in console.text("#preview")
+    assert "messages" in console.text("#preview")
     console.picture("purge-preview")
     console.page.fill("#purge-form input[name=reason]", WHY)
     console.page.get_by_role("button", name="Purge").click()

@@ -305,7 +305,7 @@ def test_a_token_is_issued_what_is_stored_is_purged_and_the_cost_taken_along(sig
     page.fill("#find-form input[type=text]", "Statement")
     page.get_by_role("button", name="Find").click()
     page.get_by_role("button", name="What a purge would take").click()
-    assert "agentmemory_memory" in signed_in.text("#preview")
+    assert "memories" in signed_in.text("#preview")
     page.fill("#purge-form input[name=reason]", WHY)
     page.get_by_role("button", name="Purge").click()
     assert "It was erased for good" in signed_in.text("#main")
