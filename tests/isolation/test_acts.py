@@ -10,6 +10,7 @@ import html
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -287,13 +288,18 @@ def address(label: str, act: str, ids: Any) -> str:
 
 @pytest.mark.parametrize("label", sorted(acting()))
 def test_each_act_asks_wants_a_reason_is_done_once_and_on_record_and_can_be_taken_back(ada: Client, label: str) -> None:
+    each_alone({act.name: partial(goes_through, ada, label, act) for act in acting()[label].acts})
+
+
+def each_alone(works: dict[str, Callable[[], None]]) -> None:
+    """Each over the same rows, and all that fail are told."""
     wrong = {}
-    for act in acting()[label].acts:
+    for name, work in works.items():
         with transaction.atomic():
             try:
-                goes_through(ada, label, act)
+                work()
             except AssertionError as error:
-                wrong[act.name] = str(error)[:2000]
+                wrong[name] = str(error)[:2000]
             transaction.set_rollback(True)
     assert wrong == {}
 
@@ -410,8 +416,11 @@ def page_of(name: str) -> str:
     return test_roles.address(name)
 
 
-@pytest.mark.parametrize("name", sorted(WRITES))
-def test_each_form_wants_a_reason_writes_once_and_is_on_record(ada: Client, name: str) -> None:
+def test_each_form_wants_a_reason_writes_once_and_is_on_record(ada: Client) -> None:
+    each_alone({name: partial(writes_once, ada, name) for name in WRITES})
+
+
+def writes_once(ada: Client, name: str) -> None:
     place = page_of(name)
     typed = {**hidden(text(ada.get(place)), "content-main"), **WRITES[name](ada)}
     before, recorded = everything(), len(on_record())
@@ -459,12 +468,15 @@ NO_ROWS = (
 )
 
 
-@pytest.mark.parametrize("label", sorted(acting()))
-def test_rows_that_went_and_ids_of_no_row_are_told_in_words_and_nothing_is_done(ada: Client, label: str) -> None:
-    act = acting()[label].acts[0]
+def test_rows_that_went_and_ids_of_no_row_are_told_in_words_and_nothing_is_done(ada: Client) -> None:
+    for label, of_it in acting().items():
+        finds_none(ada, label, of_it.acts[0])
+
+
+def finds_none(ada: Client, label: str, act: Act) -> None:
     before = everything()
     for ids in NO_ROWS:
-        assert ada.post(address(label, act.name, ids), {"reason": WHY}).status_code == 302, ids
+        assert ada.post(address(label, act.name, ids), {"reason": WHY}).status_code == 302, (label, ids)
     many = address(label, act.name, ",".join(str(number) for number in range(10**6, 10**6 + 10_000)))
     asked, sent = text(ada.get(many)), text(ada.post(many, {"reason": WHY}, follow=True))
     assert everything() == before
