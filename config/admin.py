@@ -216,3 +216,9 @@ class GroupAdmin(auth_admin.GroupAdmin, AccountsAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         may = self.has_change_permission(request, obj)
         return [name for name in self.fields if may or name != "reason"]
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """What the form does not offer stays as it is."""
+        others = list(form.instance.permissions.exclude(content_type__app_label__in=_OURS))
+        super().save_related(request, form, formsets, change)
+        form.instance.permissions.add(*others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.test import Client
 from django.urls import reverse
 
@@ -115,6 +115,18 @@ def test_an_account_is_signed_out_kept_out_and_let_in_again(ada: Client, vic: Us
     signed_in()
     assert [act for _who, act, _target, _reason in on_record()] == ["sign out", "deactivate", "activate"]
     assert ada.get(page("index")).status_code == 200
+
+
+def test_a_groups_form_leaves_alone_what_it_does_not_offer(ada: Client) -> None:
+    readers = Group.objects.create(name="Readers")
+    other, ours, more = (Permission.objects.get(codename=f"view_{name}") for name in ("logentry", "memory", "token"))
+    readers.permissions.set([other, ours])
+    place = page("auth_group_change", readers.pk)
+    assert f'name="permissions" value="{other.pk}"' not in ada.get(place).content.decode()
+
+    ada.post(place, {"name": "Readers", "permissions": [more.pk], "reason": "tokens now"})
+
+    assert set(readers.permissions.all()) == {other, more}
 
 
 def test_an_account_and_a_group_are_set_up_with_a_reason(ada: Client) -> None:
