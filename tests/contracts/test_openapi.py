@@ -184,4 +184,6 @@ def test_the_page_loads_nothing_from_elsewhere(client: Client) -> None:
     assert '"validatorUrl": null' in text
     for address in re.findall(r"""(?:src|href)=["']([^"']+)["']""", text):
         assert address.startswith("/static/")
-        assert client.get(address).status_code == 200, address
+        answer = client.get(address)
+        answer.close()
+        assert answer.status_code == 200, address

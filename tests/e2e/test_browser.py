@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -101,7 +100,7 @@ def service(browser: Browser) -> Iterator[Service]:
 
 
 def test_an_operator_follows_what_was_said_to_what_is_remembered_and_mends_what_failed(
-    browser: Browser, service: Service, tmp_path: Path
+    browser: Browser, service: Service
 ) -> None:
     watched = browsers.Watched()
     context = browser.new_context(viewport={"width": 1440, "height": 900})
@@ -118,7 +117,6 @@ def test_an_operator_follows_what_was_said_to_what_is_remembered_and_mends_what_
     find_the_memory_and_its_source(page, service)
     mend_what_failed(page, service)
     look_at_the_activity(page, service)
-    take_pictures(browser, context.storage_state(), service, tmp_path)
 
     assert watched.errors == []
     assert watched.hosts == {urlsplit(service.address).netloc}
@@ -174,31 +172,3 @@ def look_at_the_activity(page: Page, service: Service) -> None:
     text = page.inner_text("#result_list")
     for words in ("clear backoff", "the model is well again", "run now", "I want to see it", "operator:ada"):
         assert words in text
-
-
-def take_pictures(browser: Browser, state: Any, service: Service, where: Path) -> None:
-    """The pages of this story at both widths, light and dark; none is wider than its window."""
-    cursor = Cursor.objects.get(session__name="staging")
-    row = DistillationPass.objects.filter(outcome="applied").first()
-    assert row is not None
-    pages = {
-        "start": "",
-        "memories": "agentmemory/memory/",
-        "memory": f"agentmemory/memory/{row.written[0]['memory']}/change/",
-        "session": f"agentmemory/session/{cursor.session_id}/change/",
-        "waiting": "distillation/cursor/",
-        "cursor": f"distillation/cursor/{cursor.pk}/change/",
-        "pass": f"distillation/distillationpass/{row.pk}/change/",
-        "activity": "agentmemory/activity/",
-    }
-    for width in (1280, 768):
-        for scheme in ("light", "dark"):
-            size: Any = {"width": width, "height": 900}
-            context = browser.new_context(viewport=size, storage_state=state, color_scheme=scheme)
-            page = context.new_page()
-            for name, path in pages.items():
-                page.goto(f"{service.address}/admin/{path}", wait_until="networkidle")
-                page.screenshot(path=where / f"{name}-{width}-{scheme}.png", full_page=True)
-                wider = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-                assert wider <= 0, f"{name} is {wider} pixels wider than {width}"
-            context.close()
