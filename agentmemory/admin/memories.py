@@ -212,10 +212,14 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             "other": other,
             "other_url": links.memory(other.pk) if other else "",
             "other_diff": diffs.words(memory.content, other.content) if other else None,
+            "alike": other is not None and other.content == memory.content,
             "promote_url": self._promotes(memory, other) if may_act else "",
         }
 
     def _promotes(self, memory: Memory, other: Memory | None) -> str:
+        """Where the distilled one is promoted; nowhere where both say the same."""
+        if other and other.content == memory.content:
+            return ""
         distilled = next((row for row in (memory, other) if row and row.origin == Memory.Origin.DISTILLED), None)
         return self.act_url("promote", [distilled.pk]) if distilled else ""
 

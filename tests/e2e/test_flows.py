@@ -290,6 +290,7 @@ def test_curated_and_distilled_that_disagree_are_compared_and_one_is_promoted(
     assert SAID in console.text("#content")
     assert "Fridays" in console.text("#history")
     assert WHY in console.text("#history")
+    assert "Both say the same." in console.text("#other")
     console.picture("disagree-history")
     console.open()
     assert "disagree" not in console.text("#needs-you")
