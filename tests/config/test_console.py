@@ -10,7 +10,9 @@ import pytest
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.core.cache import cache
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -150,6 +152,35 @@ def test_the_start_page_counts_what_waits_by_its_state_and_leads_to_each(operato
     (link,) = re.findall(r'id="figure-stuck" href="([^"]+)"', text)
     stuck = set(re.findall(r"is-[a-z-]+", operator.get(link).content.decode()))
     assert stuck == {"is-backing-off", "is-blocked", "is-skipped"}
+
+
+def test_a4_the_start_page_asks_as_often_for_many_rows_as_for_few(operator: Client) -> None:
+    def rows(count: int) -> None:
+        for n in range(count):
+            agent = AgentFactory.create()
+            session, _ = sessions.adopt(agent=agent, name=f"s-{agent.handle}")
+            said = transcripts.NewMessage(uid="u1", type="user", content="words")
+            end = transcripts.NewMessage(uid="r1", type="result", content="")
+            transcripts.append(session=session, messages=[said, end])
+            cursor = Cursor.objects.get(session=session)
+            row: dict[str, Any] = {"space": agent.space, "agent": agent, "session_name": session.name}
+            DistillationPass.objects.create(**row, epoch=1, start=0, end=2, outcome="applied", provider_name=f"p{n}")
+            Quarantine.objects.create(space=agent.space, agent=agent, cursor=cursor, seq=1, uid="u1")
+            ProviderFactory.create(paused_until=timezone.now() + timedelta(hours=1))
+            MemoryFactory.create(owner=agent)
+            TaskRun.objects.create(function="f", argument=agent.handle, worker="w", pid=1)
+            queue.enqueue("f", agent.handle)
+
+    def asked() -> int:
+        cache.clear()
+        with CaptureQueriesContext(connection) as queries:
+            start(operator)
+        return len(queries)
+
+    rows(6)
+    few = asked()
+    rows(20)
+    assert asked() == few
 
 
 def test_the_start_page_tells_whether_the_work_is_done(operator: Client) -> None:
