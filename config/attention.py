@@ -1,0 +1,127 @@
+"""What the start page lists for a person: what only they can settle, and what happened last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models.signals import post_save
+from django.dispatch import receiver
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+
+from agentmemory.console import links, permissions
+from agentmemory.models import Activity, Consolidation
+from agentmemory.services import inspection, providers
+from distillation.models import DistillationPass
+from distillation.services import overview
+from sessions_exec.services import webhooks
+
+# Those of memories take a search among the newest: they may be this many seconds behind.
+NEEDS_KEPT = 15
+
+
+def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, Any]]:
+    """Things that only a person can settle, five at most."""
+    found = [
+        {
+            "state": "paused",
+            "text": f"Provider {provider.name} {providers.pause_line(provider, now=timezone.now())[:160]}",
+            "url": links.change("agentmemory", "provider", provider.pk),
+            "at": provider.stopped_at or provider.paused_until,
+        }
+        for provider in standing.paused
+    ]
+    found += [
+        {
+            "state": "quarantined",
+            "text": f"{row.cursor.session.name}: message {row.seq} failed alone {row.failures} times",
+            "url": links.change("distillation", "quarantine", row.pk),
+            "at": row.created_at,
+        }
+        for row in overview.held()
+    ]
+    if request.user.has_perm("sessions_exec.view_webhook"):
+        found += [
+            {
+                "state": "paused",
+                "text": f"Webhook {webhook} of {webhook.space.slug}: {webhook.paused_reason[:160]}",
+                "url": links.change("sessions_exec", "webhook", webhook.pk),
+                "at": webhook.paused_at,
+            }
+            for webhook in webhooks.paused_by_failing()
+        ]
+    of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
+    return [*found, *of_memories][:5]
+
+
+@receiver(post_save, sender=Activity)
+@receiver(post_save, sender=Consolidation)
+def _ask_anew(sender: object, *, instance: Activity | Consolidation, **_: Any) -> None:
+    """What an operator has just settled needs nobody any more."""
+    if not (isinstance(instance, Activity) and instance.act == "look"):
+        cache.delete("console:needs")
+
+
+def _needs_of_memories() -> list[dict[str, Any]]:
+    """What is held for a person, what contradicts, quotations that were not found: looked for among the newest."""
+    found = [
+        {
+            "state": "held",
+            "text": f"{memory.key}: {memory.withdrawn_reason}",
+            "url": links.memory(memory.pk),
+            "at": memory.updated_at,
+        }
+        for memory in inspection.held()
+    ]
+    found += [
+        {
+            "state": "distilled",
+            "text": f"{memory.key}: the curated and the distilled memory disagree",
+            "url": links.memory(memory.pk) + "#other",
+            "at": memory.updated_at,
+        }
+        for memory in inspection.disagreements()
+    ]
+    found += [
+        {
+            "state": "not found in its message",
+            "text": f"{source.memory.key}: a quotation from {source.session_name}",
+            "url": links.memory(source.memory_id) + "#sources",
+            "at": source.created_at,
+        }
+        for source in inspection.unverified()
+    ]
+    return found
+
+
+def latest(request: HttpRequest) -> list[dict[str, Any]]:
+    """The newest versions of memories and the newest passes, together, five at most."""
+    private = permissions.reads_private(request)
+    found: list[dict[str, Any]] = [_passed(row) for row in overview.latest()]
+    if request.user.has_perm("agentmemory.view_memory"):
+        found += [_wrote(event) for event in inspection.latest() if private or event.owner_id is None]
+    return sorted(found, key=lambda entry: entry["at"], reverse=True)[:5]
+
+
+def _passed(row: DistillationPass) -> dict[str, Any]:
+    count = len(row.written)
+    memories = "1 memory" if count == 1 else f"{count} memories"
+    written = memories if row.outcome == DistillationPass.Outcome.APPLIED else row.failure
+    return {
+        "state": row.outcome,
+        "text": f"pass {row.pk} over {row.session_name} of {row.agent.handle}" + (f": {written}" if written else ""),
+        "url": links.a_pass(row.pk),
+        "at": row.started_at,
+    }
+
+
+def _wrote(event: Any) -> dict[str, Any]:
+    author = (event.pgh_context or {}).get("author") or "somebody"
+    return {
+        "state": event.origin,
+        "text": f"{event.key}: version {event.version} by {author}",
+        "url": reverse("admin:agentmemory_memory_change", args=[event.pgh_obj_id]),
+        "at": event.pgh_created_at,
+    }
