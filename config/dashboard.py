@@ -33,14 +33,17 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     if not request.user.has_perm("distillation.view_cursor"):
         return context
     standing = overview.standing()
+    # As the page of costs has it, to which they lead.
+    costs = request.user.has_perm("distillation.view_distillationpass")
     context |= {
         "overview": True,
         "silent": not heartbeats.alive(),
-        "figures": _figures(standing),
+        "figures": [each for each in _figures(standing) if costs or each["id"] != "tokens"],
         "distillation": _distillation(standing),
         "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
         "cluster": _cluster() if request.user.has_perm("sessions_exec.view_heartbeat") else None,
-        "today": standing.today.items(),
+        "costs": costs,
+        "today": standing.today.items() if costs else (),
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
         "needs": attention.needs(request, standing),
         "latest": attention.latest(request),

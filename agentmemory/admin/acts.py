@@ -6,6 +6,7 @@ many, and what cannot be undone; nothing happens before a reason is given.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin import AdminSite
 from django.core.exceptions import PermissionDenied
+from django.db import Error
 from django.db.models import Model, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -29,7 +31,10 @@ from agentmemory.authorship import Author
 from agentmemory.console import figures, links, permissions
 from agentmemory.errors import AgentMemoryError
 
+logger = logging.getLogger(__name__)
+
 MOST_UNDOS = 5
+FAILED = "the database failed. Nothing after it was tried. Look whether it was done itself, and ask anew."
 
 
 class AskForm(forms.Form):
@@ -195,7 +200,7 @@ class ActingAdmin(ConsoleAdmin[Row]):
 
     def _answer(self, request: HttpRequest, act: Act, found: Subjects) -> HttpResponse:
         form = self._form(request, act, found)
-        if request.method == "POST" and form is not None and form.is_valid():
+        if request.method == "POST" and form is not None and (once.known(request) or form.is_valid()):
             if once.claim(request):
                 self._perform(request, act, found, form.cleaned_data)
             else:
@@ -245,20 +250,27 @@ class ActingAdmin(ConsoleAdmin[Row]):
                 did = act.run(row, asked)
             except AgentMemoryError as error:
                 messages.error(request, f"{name}: {error}")
+            except Error as error:
+                logger.error("act failed", exc_info=error, extra={"action": "console.act_failed", "act": act.name})
+                messages.error(request, f"{name}: {FAILED}")
+                # The rest would fail alike, each of them slowly.
+                break
             else:
                 done.append((row, did if isinstance(did, Did) else Did(said=did)))
         if done:
             one = len(found.rows) == 1
             said = done[0][1].said if one else f"{act.label}: {len(done)} of {len(found.rows)} done."
-            messages.success(request, self._told(f"{said} {found.left_out}".strip(), act, done))
+            messages.success(request, self._told(request, f"{said} {found.left_out}".strip(), act, done))
 
-    def _told(self, said: str, act: Act, done: Sequence[tuple[Model, Did]]) -> SafeString:
+    def _told(self, request: HttpRequest, said: str, act: Act, done: Sequence[tuple[Model, Did]]) -> SafeString:
         """What was done, with a link that takes it back: one for each of what has to be taken back differently."""
         undos: dict[tuple[Any, ...], list[Any]] = {}
         for row, did in done:
             undo = did.undo or (Undo(act=act.undo) if act.undo else None)
             if undo is not None:
                 subject = undo.row or row
+                if not self._may_undo(request, undo, subject):
+                    continue
                 kind = (subject._meta.app_label, subject._meta.model_name or "", undo.act)
                 undos.setdefault((kind, tuple(undo.values.items())), []).append(subject.pk)
         if len(undos) > MOST_UNDOS:
@@ -266,6 +278,12 @@ class ActingAdmin(ConsoleAdmin[Row]):
         urls = [links.act(app, model, name, pks, **dict(values)) for ((app, model, name), values), pks in undos.items()]
         shown = [format_html(' <a class="am-link" href="{}">Undo</a>', url) for url in urls]
         return format_html("{}{}", said, SafeString("".join(shown)))
+
+    def _may_undo(self, request: HttpRequest, undo: Undo, subject: Model) -> bool:
+        """Whether this operator may take it back, as it stands now: it may be another's row, or private since."""
+        of_it: Any = self.admin_site.get_model_admin(type(subject))
+        rows = type(subject)._default_manager.filter(pk=subject.pk)
+        return any(of_it._allows(request, act, rows) for act in of_it.acts if act.name == undo.act)
 
     def _next(self, request: HttpRequest, rows: Sequence[Model]) -> str:
         wanted = request.GET.get("next", "")

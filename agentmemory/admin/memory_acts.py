@@ -31,6 +31,7 @@ class EditForm(AskForm):
     importance = forms.FloatField(min_value=0, max_value=1, widget=forms.NumberInput(attrs={"step": "0.05"}))
     pinned = forms.BooleanField(required=False)
     expires_at = forms.DateTimeField(required=False, help_text="UTC, as 2027-01-31 12:00; empty: never.")
+    version = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -43,10 +44,19 @@ class EditForm(AskForm):
             "pinned": memory.pinned,
             "expires_at": memory.expires_at,
             **self.initial,
+            "version": memory.version,
         }
 
     def clean_tags(self) -> list[str]:
         return [tag.strip() for tag in self.cleaned_data["tags"].split(",") if tag.strip()]
+
+    def clean(self) -> None:
+        """The whole of it is sent: what somebody else has written meanwhile would be written over."""
+        now, shown = self.subjects[0].version, self.cleaned_data.pop("version", None)
+        if shown is not None and shown != now:
+            raise forms.ValidationError(
+                f"It was changed meanwhile, and is at version {now}. Open Edit anew: nothing was written."
+            )
 
 
 class AgentForm(AskForm):
@@ -71,7 +81,9 @@ def _edit(memory: Memory, asked: Asked) -> str | Did:
     changes = {field: value for field, value in asked.values.items() if getattr(memory, field) != value}
     if not changes:
         return "Nothing was different: nothing was written."
-    after = curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, **changes)
+    after = curation.edit(
+        memory_id=memory.pk, author=asked.author, reason=asked.reason, expected=memory.version, **changes
+    )
     said = f"{memory} was changed; it is at version {after.version}."
     return Did(said=said, undo=_version_before(memory))
 

@@ -41,6 +41,10 @@ class LinesField(forms.CharField):
     def to_python(self, value: Any) -> list[str]:  # type: ignore[override]  # a list is what its column keeps
         return [line.strip() for line in str(value or "").splitlines() if line.strip()]
 
+    def run_validators(self, value: Any) -> None:
+        """What is true of a text is true of its lines: no NUL, which no column keeps, and an end."""
+        super().run_validators(self.prepare_value(value))
+
     def has_changed(self, initial: Any, data: Any) -> bool:
         return self.to_python(self.prepare_value(initial)) != self.to_python(data)
 
@@ -50,6 +54,7 @@ class ProviderForm(ReasonForm):
 
     served_models = LinesField(
         required=False,
+        max_length=50_000,
         help_text="Ids of the models that are reached here beside the default one, each in a line of its own.",
         widget=UnfoldAdminTextareaWidget(attrs={"rows": 3}),
     )

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agentmemory import authorship
 from agentmemory.authorship import Author
-from agentmemory.errors import Invalid, NotFound
+from agentmemory.errors import Invalid, NotFound, VersionMoved
 from agentmemory.models import Agent, Memory, MemoryEvent
 from agentmemory.services import activity, limits, memories
 
@@ -21,13 +21,16 @@ _RESTORED = ("content", "tags", "context", "importance", "pinned", "expires_at")
 
 
 @transaction.atomic
-def edit(*, memory_id: UUID, author: Author, reason: str, **changes: Any) -> Memory:
+def edit(*, memory_id: UUID, author: Author, reason: str, expected: int | None = None, **changes: Any) -> Memory:
     """Change `content`, `tags`, `context`, `importance`, `pinned` or `expires_at`.
 
-    A distilled memory whose content was set by hand is left alone by every later pass. Raises `Invalid`, `NotFound`.
+    `expected` is the version that the changes were made to. A distilled memory whose content was set by hand is left
+    alone by every later pass. Raises `Invalid`, `NotFound`, `VersionMoved`.
     """
     checked = {field: _CHECKS[field](value) if field in _CHECKS else value for field, value in changes.items()}
     with _act("edit", memory_id=memory_id, author=author, reason=reason) as memory:
+        if expected is not None and memory.version != expected:
+            raise VersionMoved(f"It was changed meanwhile, and is at version {memory.version}.")
         if memory.origin == Memory.Origin.DISTILLED and checked.get("content", memory.content) != memory.content:
             checked["edited_by"] = str(author)
         return _save(memory, checked)

@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
-from django.db import connection, transaction
+from django.contrib.auth.models import Group, Permission, User
+from django.db import OperationalError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -17,6 +17,7 @@ from django.urls import reverse
 from agentmemory import authorship
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
+from agentmemory.errors import VersionMoved
 from agentmemory.models import (
     Activity,
     Agent,
@@ -255,6 +256,67 @@ def test_an_edit_is_the_services_with_its_author_and_reason(operator: Client, ag
     event = MemoryEvent.objects.filter(pgh_obj_id=memory.pk).latest("pgh_id")
     assert event.pgh_context["author"] == "operator:ada"
     assert event.pgh_context["reason"] == "it changed"
+
+
+def test_an_edit_does_not_take_back_what_was_written_meanwhile(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "as it was")
+    shown = operator.get(act("memory", "edit", memory)).content.decode()
+    version = re.search(r'name="version" value="(\d+)"', shown)
+    assert version
+    write(agent, "k", "as the agent has it")
+
+    values = {"content": "as it was", "tags": "new", "importance": "0.5", "version": version[1], "reason": "tagged"}
+    answer = operator.post(act("memory", "edit", memory), values)
+
+    assert (answer.status_code, "at version 2" in answer.content.decode()) == (422, True)
+    memory.refresh_from_db()
+    assert (memory.content, memory.tags, memory.version) == ("as the agent has it", [], 2)
+
+
+def test_an_edit_of_a_version_that_is_not_there_any_more_is_refused(agent: Agent) -> None:
+    memory = write(agent, "k", "first")
+    write(agent, "k", "second")
+    olga = Author(kind="operator", name="olga")
+    with pytest.raises(VersionMoved):
+        curation.edit(memory_id=memory.pk, author=olga, reason="r", expected=memory.version, content="third")
+
+
+def test_where_the_database_fails_in_an_act_it_is_told_and_the_rest_is_left(
+    operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [write(agent, f"k{number}", "c") for number in range(3)]
+    remove, tried = curation.remove, []
+
+    def fails_at_second(**given: Any) -> Memory:
+        tried.append(given["memory_id"])
+        if len(tried) == 2:
+            raise OperationalError("gone away")
+        return remove(**given)
+
+    monkeypatch.setattr(curation, "remove", fails_at_second)
+    told = operator.post(act("memory", "delete", *rows), {"reason": "gone"}, follow=True).content.decode()
+
+    assert len(tried) == 2
+    assert "the database failed. Nothing after it was tried." in told
+    assert "Delete: 1 of 3 done." in told
+    assert Memory.objects.filter(deleted_at=None).count() == 2
+
+
+def test_an_undo_is_offered_to_those_alone_who_may(client: Client, agent: Agent) -> None:
+    """Whoever may not read what is private may make a memory private, and not take that back."""
+    user = User.objects.create_user("cur", is_staff=True)
+    user.user_permissions.add(*Permission.objects.filter(codename__in=["view_memory", "change_memory"]))
+    client.force_login(user)
+    values = {"agent": agent.handle, "reason": "its own"}
+    first, second = (write(agent, key, "c", scope="space") for key in ("k1", "k2"))
+
+    told = client.post(act("memory", "give-back", first), values, follow=True).content.decode()
+    assert "is private to" in told
+    assert ">Undo</a>" not in told
+
+    user.user_permissions.add(Permission.objects.get(codename="read_private_content"))
+    told = client.post(act("memory", "give-back", second), values, follow=True).content.decode()
+    assert act("memory", "share", second) in told
 
 
 def test_a_deletion_can_be_undone(operator: Client, agent: Agent) -> None:
@@ -570,6 +632,12 @@ def test_the_models_of_a_provider_are_written_one_in_a_line(operator: Client) ->
     assert Activity.objects.latest("pk").detail == {"fields": ["served_models"]}
     provider.refresh_from_db()
     assert provider.served_models == ["glm-air"]
+
+
+@pytest.mark.parametrize(("served", "says"), [("glm\0air", "Null characters"), ("m\n" * 30_000, "at most 50000")])
+def test_models_that_cannot_be_kept_are_told_beside_their_field(operator: Client, served: str, says: str) -> None:
+    values = {"name": "glm", "kind": "anthropic", "served_models": served, "reason": "a new one"}
+    assert says in operator.post(page("agentmemory_provider_add"), values).content.decode()
 
 
 def test_an_agents_page_leads_to_a_token_of_its_own_while_it_may_have_one(operator: Client, agent: Agent) -> None:

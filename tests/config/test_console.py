@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
@@ -242,6 +242,21 @@ def test_the_sidebar_shows_what_its_user_may_see(client: Client, waiting: Sessio
     text = start(client)
     assert "Waiting" in text
     assert "Users" not in text
+
+
+def test_the_start_page_tells_of_costs_to_those_alone_who_may_see_them(client: Client) -> None:
+    user = User.objects.create_user("mem", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_cursor"))
+    client.force_login(user)
+    text = start(client)
+    assert 'id="distillation"' in text
+    assert "Models today" not in text
+    assert "Tokens today" not in text
+
+    user.user_permissions.add(Permission.objects.get(codename="view_distillationpass"))
+    text = start(client)
+    assert "Models today" in text
+    assert "Tokens today" in text
 
 
 def test_the_groups_are_made_and_made_again_without_harm() -> None:
