@@ -47,6 +47,12 @@ class ConsoleList(ChangeList):
     It can be ordered by columns that an index has in order, and by one of them at a time.
     """
 
+    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[Any]:
+        """The database holds no text with a NUL in it, and fails where it is asked for one."""
+        if "%00" in request.GET.urlencode():
+            raise IncorrectLookupParameters
+        return super().get_queryset(request, exclude_parameters)
+
     def get_results(self, request: HttpRequest) -> None:
         place = request.GET.get(PAGE_VAR, "")
         try:

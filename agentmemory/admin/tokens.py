@@ -27,6 +27,9 @@ from agentmemory.errors import Invalid
 from agentmemory.models import Agent, Space, Token
 from agentmemory.services import rates, records, tokens
 
+# More in a minute than any installation answers, and what the column can hold.
+MOST_CALLS = 1_000_000
+
 
 class IssueForm(AskForm):
     """Whom the new token stands for, and why it is made."""
@@ -41,7 +44,11 @@ class IssueForm(AskForm):
     )
 
     calls_per_minute = forms.IntegerField(
-        required=False, min_value=0, label="Calls a minute", help_text="0: no limit; empty: the installation's setting."
+        required=False,
+        min_value=0,
+        max_value=MOST_CALLS,
+        label="Calls a minute",
+        help_text="0: no limit; empty: the installation's setting.",
     )
 
     def clean(self) -> dict[str, Any]:
@@ -80,7 +87,11 @@ class LimitForm(AskForm):
     """How many calls it may make."""
 
     calls_per_minute = forms.IntegerField(
-        required=False, min_value=0, label="Calls a minute", help_text="0: no limit; empty: the installation's setting."
+        required=False,
+        min_value=0,
+        max_value=MOST_CALLS,
+        label="Calls a minute",
+        help_text="0: no limit; empty: the installation's setting.",
     )
 
 

@@ -158,6 +158,12 @@ def test_a_list_asks_no_query_for_each_row(operator: Client, model: str) -> None
     assert queries() == few
 
 
+@pytest.mark.parametrize("name", ["space", "agent", "session"])
+def test_a_list_is_not_narrowed_to_what_no_text_can_be(operator: Client, session: Session, name: str) -> None:
+    told = operator.get(page("agentmemory_memory_changelist"), {name: "a\0b"})
+    assert (told.status_code, told["Location"]) == (302, page("agentmemory_memory_changelist") + "?e=1")
+
+
 def test_m6_looking_counts_no_access(operator: Client, agent: Agent) -> None:
     memory = write(agent, "k", "words of the content")
     before = (memory.version, memory.updated_at)
@@ -719,6 +725,15 @@ def test_a_tokens_limit_its_use_and_its_refusals_are_shown_and_the_limit_is_set(
     operator.post(url, {"calls_per_minute": "", "reason": "as the others"})
     token.refresh_from_db()
     assert token.calls_per_minute is None
+
+
+def test_a_limit_that_no_column_holds_is_told_beside_its_field(operator: Client, agent: Agent) -> None:
+    token = tokens.issue(space=agent.space, agent=agent).token
+    values = {"calls_per_minute": "3000000000", "reason": "r", "space": agent.space.pk}
+    for where in (act("token", "limit", token), page("agentmemory_token_add")):
+        told = operator.post(where, values).content.decode()
+        assert "less than or equal to 1000000" in told
+    assert Token.objects.get().calls_per_minute is None
 
 
 def test_a_memory_without_a_version_on_record_is_still_shown(operator: Client, agent: Agent) -> None:
