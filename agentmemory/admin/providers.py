@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
@@ -51,6 +51,13 @@ class LinesField(forms.CharField):
 
 class ProviderForm(ReasonForm):
     """An address that may not be called is refused here already."""
+
+    class Meta:
+        help_texts: ClassVar[dict[str, str]] = {
+            "key_variable": "The variable of the environment that holds its key: ANTHROPIC_API_KEY, or one that begins "
+            "with AGENTMEMORY_KEY_. Empty: no key is sent. The key itself is kept nowhere.",
+            "default_model": "The model for agents and spaces that name none.",
+        }
 
     served_models = LinesField(
         required=False,
@@ -133,8 +140,10 @@ class ProviderAdmin(SetUpAdmin[Provider]):
 
     @admin.display(description="Key")
     def key_state(self, provider: Provider) -> SafeString:
-        if provider.kind == Provider.Kind.OFFLINE or not provider.key_variable:
+        if provider.kind == Provider.Kind.OFFLINE:
             return labels.label("no key needed")
+        if not provider.key_variable:
+            return labels.label("no key is sent")
         return labels.label("key present" if providers.key(provider) else "key missing")
 
     @admin.display(description="Default model", ordering="default_model")

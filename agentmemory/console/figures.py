@@ -67,7 +67,7 @@ def _largest(seconds: float) -> str:
 
 def bar(part: float, whole: float, *, text: str, tone: str = "blue") -> SafeString:
     """A part of a whole as a bar, with its numbers beside it."""
-    share = 100.0 if whole <= 0 else min(100.0, 100.0 * part / whole)
+    share = min(100.0, 100.0 * part / whole) if whole > 0 else 0.0
     return format_html(
         '<span class="am-bar"><progress class="am-bar-track am-{}" max="100" value="{}" aria-hidden="true"></progress>'
         '<span class="am-line">{}</span></span>',

@@ -55,6 +55,7 @@ STATES: Final[dict[str, tuple[str, str]]] = {
     "key missing": ("red", "hollow"),
     "key present": ("green", ""),
     "no key needed": ("grey", ""),
+    "no key is sent": ("grey", "hollow"),
     "answered": ("green", ""),
     "not called": ("grey", "hollow"),
     "verified": ("green", ""),

@@ -19,7 +19,11 @@ from sessions_exec.services import inbox, standing
 INPUTS_SHOWN = 20
 CHARS_SHOWN = 20_000
 CHARS_OF_A_LINE = 120
-PHASES = {"ready": "nothing under way", "safe": "all is recorded", "unknown": "something was dispatched"}
+PHASES = {
+    "ready": "nothing under way",
+    "safe": "all is recorded",
+    "unknown": "a call was sent, and what came of it is not recorded",
+}
 """What a phase says of its moment, in few words."""
 
 

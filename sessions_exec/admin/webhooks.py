@@ -52,7 +52,11 @@ class NewForm(AskForm):
 
     space = forms.ModelChoiceField(queryset=Space.objects.active(), empty_label=None)
     name = forms.CharField(max_length=100, help_text="What it is for, to find it again.")
-    url = forms.CharField(max_length=500, label="Address", help_text="Begins with https://.")
+    url = forms.CharField(
+        max_length=500,
+        label="Address",
+        help_text="Begins with https://. One of a private network is refused, unless the settings allow it.",
+    )
     events = forms.MultipleChoiceField(
         choices=Event.choices, initial=Event.values, widget=forms.CheckboxSelectMultiple, label="Told when"
     )

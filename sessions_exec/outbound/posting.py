@@ -26,6 +26,14 @@ from sessions_exec import loops
 LOWEST_FREE_PORT = 1024
 WEB_PORTS = frozenset({80, 443})
 ADDRESSES_TRIED = 3
+# The first that is among the causes of an error.
+_KNOWN: dict[type[BaseException], str] = {
+    socket.gaierror: "its host's name is not known",
+    ConnectionRefusedError: "nobody listens there",
+    ssl.SSLCertVerificationError: "its certificate is not trusted",
+    ssl.SSLError: "it does not speak TLS as we do",
+    ConnectionResetError: "it closed the connection",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +110,6 @@ async def _bounded(url: str, body: bytes, headers: Mapping[str, str], private: b
     except AddressRefused as error:
         return Answer(error=str(error))
     except (httpcore2.NetworkError, httpcore2.ProtocolError, OSError, ValueError) as error:
-        # The text of a library may hold what the receiver sent: its kind is enough.
         return Answer(error=f"no connection: {_kind(error)}")
 
 
@@ -162,13 +169,18 @@ def _certificates() -> ssl.SSLContext:
 
 
 def _kind(error: Exception) -> str:
-    """The kind of an error and of what it came from: `ConnectError, gaierror`."""
-    kinds: list[str] = []
+    """What went wrong, in words where they are known, else the kinds of the error and of what it came from.
+
+    The text of a library may hold what the receiver sent: it is never told.
+    """
+    causes: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and len(kinds) < 4:
-        kinds.append(type(cause).__name__)
-        cause = cause.__cause__ or cause.__context__
-    return ", ".join(dict.fromkeys(kinds))
+    while cause is not None and len(causes) < 4:
+        causes.append(cause)
+        # The library hands on what it caught as its argument.
+        cause = cause.__cause__ or next((each for each in cause.args if isinstance(each, BaseException)), None)
+    known = (words for kind, words in _KNOWN.items() if any(isinstance(each, kind) for each in causes))
+    return next(known, ", ".join(dict.fromkeys(type(each).__name__ for each in causes)))
 
 
 def _told(status: int) -> str:

@@ -396,6 +396,8 @@ def test_a_new_agent_gets_a_token_that_is_shown_once_and_a_snippet_that_connects
     with urllib.request.urlopen(urllib.request.Request(said[2], headers={said[0]: said[1]}), timeout=10) as answer:
         assert json.load(answer)["items"] == []
     assert plain in said[1]
+    exec(console.text("#push"), {})
+    assert Message.objects.get(session__name="first", uid="u1").session.agent.handle == "hopper"
     console.open("agentmemory/token/")
     assert plain not in console.page.content()
     assert "ago" in console.text("#result_list") or "now" in console.text("#result_list"), "it was used"

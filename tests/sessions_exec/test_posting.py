@@ -152,4 +152,8 @@ def test_an_answer_that_drips_has_no_more_time_than_one_that_does_not_come() -> 
 def test_nobody_there_is_told_without_what_a_library_says() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    assert post(f"http://127.0.0.1:{port}/").error.startswith("no connection: ConnectError")
+    assert post(f"http://127.0.0.1:{port}/").error == "no connection: nobody listens there"
+
+
+def test_a_name_that_nobody_has_is_told_in_words() -> None:
+    assert post("http://nobody.invalid/").error == "no connection: its host's name is not known"
