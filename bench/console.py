@@ -91,6 +91,8 @@ def pages() -> Iterator[tuple[str, str]]:
     for query in (
         "",
         "waiting=behind",
+        "waiting=stuck",
+        "waiting=due",
         "waiting=blocked",
         "waiting=idle",
         "waiting=running",
@@ -107,12 +109,14 @@ def pages() -> Iterator[tuple[str, str]]:
     for name in ("sessions_exec_execution", "sessions_exec_input", "sessions_exec_recovery",
                  "agentmemory_consolidation", "distillation_quarantine", "agentmemory_space",
                  "agentmemory_agent", "agentmemory_token",
-                 "agentmemory_provider", "sessions_exec_heartbeat", "agentmemory_certificate"):  # fmt: skip
+                 "agentmemory_provider", "sessions_exec_heartbeat", "agentmemory_certificate", "sessions_exec_tick",
+                 "sessions_exec_webhook", "sessions_exec_delivery", "agentmemory_logintries"):  # fmt: skip
         yield name.partition("_")[2].removeprefix("exec_"), reverse(f"admin:{name}_changelist")
     for words in ("wb", "copy-777", "session-7", "nowhere"):
         yield f"search box, {words}", f"{reverse('admin:search')}?s={words}"
     yield "cost", reverse("admin:distillation_cost")
     yield "estimate", reverse("admin:distillation_estimate")
+    yield "dry run of consolidation", reverse("admin:agentmemory_consolidation_dry_run")
     for row in (Memory.objects.filter(origin="distilled").first(), Session.objects.latest("pk"), Agent.objects.first(),
                 Cursor.objects.latest("pk"), DistillationPass.objects.latest("pk")):  # fmt: skip
         assert row is not None  # noqa: S101 - else the rows were not made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
+from uuid import UUID
 
 from django.contrib import admin, messages
 from django.core import signing
@@ -12,6 +13,7 @@ from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters, once
@@ -24,6 +26,8 @@ from agentmemory.services import consolidation, spaces
 
 SALT = "consolidation-plan"
 GOOD_FOR_SECONDS = 3600
+# Each memory takes two searches: somebody waits for the page, and goes on from where it ended.
+SECONDS_A_PAGE = 0.2
 IN_FORCE = (
     Q(kind="merge", memory__merged_into=F("other"))
     | Q(kind="link", memory__repeats=F("other"))
@@ -167,14 +171,24 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
             messages.success(request, f"{report}.")
             return HttpResponseRedirect(reverse("admin:agentmemory_consolidation_changelist"))
         space = spaces.find(request.GET.get("space", ""))
-        plan = consolidation.plan(space=space)
+        after = _uuid(request.GET.get("after", ""))
+        plan = consolidation.plan(space=space, after=after, seconds=SECONDS_A_PAGE)
+        further = {**request.GET.dict(), "after": str(plan.next)} if plan.next else {}
         context = {
             **self.admin_site.each_context(request),
             "title": "Dry run of consolidation",
             "opts": self.opts,
             "plan": plan,
+            "further": f"?{urlencode(further)}" if further else "",
             "signed": signing.dumps(plan.as_json(), salt=SALT, compress=True),
             "form": form,
             "back": reverse("admin:agentmemory_consolidation_changelist"),
         }
         return TemplateResponse(request, "console/consolidation.html", context, status=422 if form.errors else 200)
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

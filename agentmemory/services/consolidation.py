@@ -104,12 +104,19 @@ class Report:
 
 
 def plan(
-    *, space: Space | None = None, agent: Agent | None = None, after: UUID | None = None, afresh: bool = False
+    *,
+    space: Space | None = None,
+    agent: Agent | None = None,
+    after: UUID | None = None,
+    afresh: bool = False,
+    seconds: float | None = None,
 ) -> Plan:
     """What consolidation would do next, of a space or an agent where one is named. It changes nothing.
 
-    `afresh` looks again at what has not changed. A long way has several plans: each begins `after` the last one.
+    `afresh` looks again at what has not changed. A long way has several plans: each begins `after` the last one, and
+    ends after so many memories, or after `seconds`, with one memory looked at at the least.
     """
+    until = None if seconds is None else time.monotonic() + seconds
     scope = _within(space, agent)
     made = Plan()
     if after is None:
@@ -119,6 +126,9 @@ def plan(
     made.next = rows[LOOKS - 1].pk if len(rows) > LOOKS else None
     gone = {item.memory_id for item in made.items}
     for memory in rows[:LOOKS]:
+        if made.looked and until is not None and time.monotonic() > until:
+            made.next = next(reversed(made.looked))
+            break
         made.looked[memory.pk] = memory.version
         if memory.pk not in gone:
             for item in _of(memory, gone):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from agentmemory.admin import consolidations
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Certificate, Consolidation, Memory, Message
 from agentmemory.services import consolidation, memories, spaces
@@ -40,6 +42,12 @@ def viewer(client: Client) -> Client:
 @pytest.fixture
 def agent() -> Agent:
     return AgentFactory.create(handle="ada", space__slug="acme")
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that ends after a moment ends with what it is about, however busy this machine is."""
+    monkeypatch.setattr(consolidations, "SECONDS_A_PAGE", 60.0)
 
 
 def distilled(agent: Agent, key: str, content: str = SAYS, **values: Any) -> Memory:
@@ -71,6 +79,24 @@ def test_a_dry_run_shows_the_plan_and_does_exactly_that(operator: Client, agent:
     assert Activity.objects.get(act="consolidate").reason == "tidying"
     operator.post(page("consolidation_dry_run"), {"plan": "forged", "reason": "x"})
     assert Consolidation.objects.count() == 1
+
+
+def test_a_dry_run_looks_for_a_moment_and_goes_on_from_where_it_ended(
+    operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consolidations, "SECONDS_A_PAGE", 0.0)
+    for n in range(3):
+        distilled(agent, f"k{n}", f"Something else about {'abc'[n] * 9}.")
+    where, seen, text = page("consolidation_dry_run"), 0, ""
+    while where:
+        text = operator.get(where).content.decode()
+        assert "1 memory was looked at" in text
+        seen += 1
+        further = re.findall(r'id="further" href="([^"]+)"', text)
+        where = page("consolidation_dry_run") + html.unescape(further[0]) if further else ""
+    assert seen == 3
+    assert "Nothing to merge, link or forget.<" in text
+    assert operator.get(page("consolidation_dry_run"), {"after": "nonsense"}).status_code == 200
 
 
 def test_m9_every_merge_is_undone_by_one_click_with_a_reason(operator: Client, agent: Agent) -> None:

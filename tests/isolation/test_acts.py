@@ -23,6 +23,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from agentmemory.admin import consolidations
 from agentmemory.admin.acts import Act, ActingAdmin
 from agentmemory.authorship import Author
 from agentmemory.console import figures
@@ -216,6 +217,12 @@ READY: dict[tuple[str, str], Callable[[], Model]] = {
 def acting() -> dict[str, ActingAdmin[Any]]:
     found = {model._meta.label_lower: each for model, each in admin.site._registry.items()}
     return {label: each for label, each in found.items() if isinstance(each, ActingAdmin) and each.acts}
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that ends after a moment ends with what it is about, however busy this machine is."""
+    monkeypatch.setattr(consolidations, "SECONDS_A_PAGE", 60.0)
 
 
 @pytest.fixture
