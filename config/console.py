@@ -34,7 +34,7 @@ UNFOLD: dict[str, Any] = {
     "SHOW_VIEW_ON_SITE": False,
     "LOGIN": {"form": "config.logins.LoginForm"},
     "STYLES": [_static("console/colours.css"), _static("console/console.css")],
-    "SCRIPTS": [_static("console/quiet.js"), _static("console/copy.js")],
+    "SCRIPTS": [_static("console/quiet.js"), _static("console/palette.js"), _static("console/copy.js")],
     "GLOBAL_CALLBACK": "config.console.without_inline_styles",
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("console/favicon.svg")}],
     "DASHBOARD_CALLBACK": "config.dashboard.start",

@@ -34,6 +34,7 @@ from agentmemory.errors import AgentMemoryError
 logger = logging.getLogger(__name__)
 
 MOST_UNDOS = 5
+REASON_LENGTH = 500
 FAILED = "the database failed. Nothing after it was tried. Look whether it was done itself, and ask anew."
 
 
@@ -41,7 +42,7 @@ class AskForm(forms.Form):
     """The line that says why. Acts that need more extend it; `subjects` are the rows they are about."""
 
     reason = forms.CharField(
-        max_length=500,
+        max_length=REASON_LENGTH,
         label="Why",
         help_text="One line, kept with what is done.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
@@ -263,7 +264,11 @@ class ActingAdmin(ConsoleAdmin[Row]):
             messages.success(request, self._told(request, f"{said} {found.left_out}".strip(), act, done))
 
     def _told(self, request: HttpRequest, said: str, act: Act, done: Sequence[tuple[Model, Did]]) -> SafeString:
-        """What was done, with a link that takes it back: one for each of what has to be taken back differently."""
+        """What was done, with a link that takes it back: one for each of what has to be taken back differently.
+
+        Its page is filled with a reason that names the first one.
+        """
+        reason = f"undo: {request.POST.get('reason', '').strip()}"[:REASON_LENGTH]
         undos: dict[tuple[Any, ...], list[Any]] = {}
         for row, did in done:
             undo = did.undo or (Undo(act=act.undo) if act.undo else None)
@@ -275,7 +280,10 @@ class ActingAdmin(ConsoleAdmin[Row]):
                 undos.setdefault((kind, tuple(undo.values.items())), []).append(subject.pk)
         if len(undos) > MOST_UNDOS:
             return format_html("{} Each is taken back on a page of its own.", said)
-        urls = [links.act(app, model, name, pks, **dict(values)) for ((app, model, name), values), pks in undos.items()]
+        urls = [
+            links.act(app, model, name, pks, **{"reason": reason, **dict(values)})
+            for ((app, model, name), values), pks in undos.items()
+        ]
         shown = [format_html(' <a class="am-link" href="{}">Undo</a>', url) for url in urls]
         return format_html("{}{}", said, SafeString("".join(shown)))
 

@@ -9,7 +9,7 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from agentmemory.admin import merge_acts, purge_acts
+from agentmemory.admin import merge_acts, purge_acts, texts
 from agentmemory.admin.acts import Act, Asked, AskForm, Did, Undo
 from agentmemory.console import goes
 from agentmemory.models import Agent, Memory, MemoryEvent, MemorySource
@@ -73,7 +73,20 @@ class AgentForm(AskForm):
 
 
 class VersionForm(AskForm):
+    """Which version: it comes from a place beside the version, and is asked for where nothing has named it."""
+
     version = forms.IntegerField(min_value=1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if texts.earlier(self.subjects, self.initial.get("version")) is not None:
+            self.fields["version"].widget = forms.HiddenInput()
+
+    def clean_version(self) -> int:
+        version: int = self.cleaned_data["version"]
+        if texts.earlier(self.subjects, version) is None:
+            raise forms.ValidationError(f"There is no version {version} of it.")
+        return version
 
 
 def _edit(memory: Memory, asked: Asked) -> str | Did:
@@ -184,9 +197,10 @@ ACTS: tuple[Act, ...] = (
     Act(
         name="promote",
         label="Promote",
-        explains="Keeps a distilled memory as a curated one of the same key and owner, new or over the one that is "
-        "there. The distilled one stays.",
+        explains="Keeps what a distilled memory says as a curated one of the same key and owner. The distilled one "
+        "stays.",
         run=_promote,
+        preview=texts.promoted,
         back="a curated memory that is new is deleted again, one that was there has its earlier version restored.",
         bulk=True,
         offered=lambda memory: _kept(memory) and memory.origin == Memory.Origin.DISTILLED,
@@ -272,6 +286,7 @@ ACTS: tuple[Act, ...] = (
         run=_restore,
         back="the version that is there now stays in the history, and Restore writes it again.",
         form=VersionForm,
+        preview=texts.restored,
         # Beside each version, where the number is known.
         beside=True,
         offered=_kept,

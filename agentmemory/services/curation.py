@@ -17,7 +17,8 @@ from agentmemory.errors import Invalid, NotFound, VersionMoved
 from agentmemory.models import Agent, Memory, MemoryEvent
 from agentmemory.services import activity, limits, memories
 
-_RESTORED = ("content", "tags", "context", "importance", "pinned", "expires_at")
+RESTORED = ("content", "tags", "context", "importance", "pinned", "expires_at")
+"""What a version gives back."""
 
 
 @transaction.atomic
@@ -27,8 +28,14 @@ def edit(*, memory_id: UUID, author: Author, reason: str, expected: int | None =
     `expected` is the version that the changes were made to. A distilled memory whose content was set by hand is left
     alone by every later pass. Raises `Invalid`, `NotFound`, `VersionMoved`.
     """
+    return _edited("edit", memory_id=memory_id, author=author, reason=reason, expected=expected, changes=changes)
+
+
+def _edited(
+    name: str, *, memory_id: UUID, author: Author, reason: str, changes: dict[str, Any], expected: int | None = None
+) -> Memory:
     checked = {field: _CHECKS[field](value) if field in _CHECKS else value for field, value in changes.items()}
-    with _act("edit", memory_id=memory_id, author=author, reason=reason) as memory:
+    with _act(name, memory_id=memory_id, author=author, reason=reason) as memory:
         if expected is not None and memory.version != expected:
             raise VersionMoved(f"It was changed meanwhile, and is at version {memory.version}.")
         if memory.origin == Memory.Origin.DISTILLED and checked.get("content", memory.content) != memory.content:
@@ -57,9 +64,8 @@ def restore_version(*, memory_id: UUID, version: int, author: Author, reason: st
     event = MemoryEvent.objects.filter(pgh_obj_id=memory_id, version=version).order_by("-pgh_id").first()
     if event is None:
         raise NotFound(f"The memory has no version {version}.")
-    return edit(
-        memory_id=memory_id, author=author, reason=reason, **{field: getattr(event, field) for field in _RESTORED}
-    )
+    changes = {field: getattr(event, field) for field in RESTORED}
+    return _edited("restore", memory_id=memory_id, author=author, reason=reason, changes=changes)
 
 
 @transaction.atomic

@@ -90,6 +90,12 @@ def history(memory: Memory) -> list[Version]:
     return [_version(event, before) for event, before in pairs][:VERSIONS_SHOWN]
 
 
+def version_of(memory: Memory, number: int) -> Version | None:
+    """One version of a memory, with no text before it."""
+    event = MemoryEvent.objects.filter(pgh_obj_id=memory.pk, version=number).order_by("-pgh_id").first()
+    return _version(event, None) if event is not None else None
+
+
 def _version(event: Any, before: Any | None) -> Version:
     context = event.pgh_context or {}
     changes = [name for field, name in _COMPARED.items() if before and getattr(event, field) != getattr(before, field)]

@@ -56,6 +56,16 @@ def viewer(client: Client) -> Client:
 
 
 @pytest.fixture
+def viewer_of_memories() -> Client:
+    """One who may act on memories, and not read those that are private."""
+    user = User.objects.create_user("mel", is_staff=True)
+    user.user_permissions.add(*Permission.objects.filter(codename__in=["view_memory", "change_memory"]))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.fixture
 def agent() -> Agent:
     return AgentFactory.create()
 
@@ -346,6 +356,37 @@ def test_an_earlier_version_comes_back(operator: Client, agent: Agent) -> None:
 
     memory.refresh_from_db()
     assert (memory.content, memory.version) == ("first", 3)
+    assert Activity.objects.get().act == "restore"
+
+
+def test_the_page_that_asks_for_a_restore_shows_which_version_and_how_it_differs(
+    operator: Client, viewer_of_memories: Client, agent: Agent
+) -> None:
+    memory = write(agent, "k", "We deploy on Tuesdays.")
+    write(agent, "k", f"We deploy on Fridays. {HOSTILE}")
+    where = act("memory", "restore", memory)
+
+    text = operator.get(f"{where}&version=1").content.decode()
+
+    assert "Version 1 is written again, as version 3." in text
+    assert "<ins>Tuesdays</ins>" in text
+    assert '<input type="hidden" name="version" value="1"' in text
+    assert HOSTILE not in text
+    assert '<input type="number" name="version"' in operator.get(where).content.decode()
+    refused = operator.post(where, {"version": "7", "reason": "r"})
+    assert (refused.status_code, "There is no version 7" in refused.content.decode()) == (422, True)
+    assert "Tuesdays" not in viewer_of_memories.get(f"{where}&version=1").content.decode()
+
+
+def test_an_undo_is_asked_with_a_reason_that_names_the_first_one(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "x")
+
+    told = operator.post(act("memory", "pin", memory), {"reason": "it matters"}, follow=True).content.decode()
+
+    found = re.search(r'href="([^"]+)">Undo</a>', told)
+    assert found is not None
+    asked = operator.get(html.unescape(found[1])).content.decode()
+    assert 'value="undo: it matters"' in asked
 
 
 def test_what_a_service_refuses_is_told_and_breaks_nothing(operator: Client, agent: Agent) -> None:
@@ -667,6 +708,14 @@ def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Age
         assert viewer.post(where, {"reason": "x"}).status_code == 403
 
 
+def test_a_form_that_is_refused_names_its_fields_and_leads_to_them(operator: Client) -> None:
+    text = operator.post(page("agentmemory_provider_add"), {"name": "glm"}).content.decode()
+
+    assert "Nothing was saved." in text
+    assert '<a href="#id_reason">Why</a>: This field is required.' in text
+    assert text.index('href="#id_reason"') < text.index('id="id_reason"')
+
+
 def test_curated_and_distilled_that_disagree_stand_side_by_side(operator: Client, session: Session) -> None:
     write(session.agent, "port", f"8443 {HOSTILE}")
     distilled = distil(session, "port", "", verified=False)
@@ -679,6 +728,27 @@ def test_curated_and_distilled_that_disagree_stand_side_by_side(operator: Client
     assert text.count('id="pair-') == 1, "those that say the same are no pair"
     assert act("memory", "promote", distilled).replace("&", "&amp;") in text
     assert HOSTILE not in text
+    assert '<div class="am-content">Distilled.</div>' in text, "each stands there as it is"
+    assert "From curated to distilled" in text
+
+
+def test_a_promotion_says_whether_it_writes_over_a_curated_memory_and_shows_both_texts(
+    operator: Client, viewer_of_memories: Client, session: Session
+) -> None:
+    distilled = distil(session, "port", "", verified=False)
+    where = act("memory", "promote", distilled)
+
+    new = operator.get(where).content.decode()
+    assert "There is no curated memory port of this owner: a new one is written." in new
+    assert "Distilled." in new
+
+    write(session.agent, "port", f"Curated. {HOSTILE}")
+    over = operator.get(where).content.decode()
+    assert "The curated memory port is written over: its version 1 becomes 2." in over
+    assert "It says now" in over
+    assert "<del>Curated" in over
+    assert HOSTILE not in over
+    assert "Curated" not in viewer_of_memories.get(where).content.decode()
 
 
 def test_a_viewer_compares_nothing_private(viewer: Client, session: Session) -> None:

@@ -265,6 +265,45 @@ def test_a_memory_is_found_and_withdrawn_with_the_keyboard_alone(
     assert memory.withdrawn_reason == WHY
 
 
+def test_the_palette_opens_what_was_found_first_and_the_search_page_before_anything_was(
+    console: Console, agent: Agent, model: ModelServer
+) -> None:
+    memory = distilled(agent)
+    keys = console.page.keyboard
+
+    def ask(words: str) -> None:
+        console.open()
+        keys.press("Control+k")
+        console.page.wait_for_selector("#search-input-command:focus")
+        keys.type(words)
+
+    ask(memory.key)
+    keys.press("Enter")
+    console.page.wait_for_selector("#search-form")
+    assert f"s={memory.key}" in console.page.url
+
+    ask(memory.key)
+    console.page.wait_for_selector("#command-results-list li.active")
+    console.picture("palette")
+    keys.type("zz")
+    keys.press("Enter")
+    console.page.wait_for_selector("#search-form")
+    assert f"s={memory.key}zz" in console.page.url, "what is shown was found for other words"
+
+    ask(memory.key)
+    console.page.wait_for_selector("#command-results-list li.active")
+    keys.press("Enter")
+    console.page.wait_for_selector("#memory")
+    assert str(memory.pk) in console.page.url
+
+    ask(memory.key)
+    console.page.wait_for_selector("#command-results-list li.active")
+    for _ in range(9):
+        keys.press("ArrowDown")
+    keys.press("Enter")
+    console.page.wait_for_selector("#search-form")
+
+
 def found_by(console: Console) -> str:
     """What its owner finds now."""
     console.page.fill("#found-by-q", "deploy")
@@ -285,12 +324,17 @@ def test_curated_and_distilled_that_disagree_are_compared_and_one_is_promoted(
     assert "Fridays" in console.text(f"#pair-{memory.pk}")
     console.picture("disagree-compare")
     console.click("Promote the distilled one")
+    assert "written over" in console.text("#texts")
+    console.picture("disagree-promote")
     console.answer()
     console.open(f"agentmemory/memory/{curated.pk}/change/")
     assert SAID in console.text("#content")
     assert "Fridays" in console.text("#history")
     assert WHY in console.text("#history")
     assert "Both say the same." in console.text("#other")
+    console.page.click("#history a >> text=Restore")
+    console.picture("disagree-restore")
+    console.page.go_back()
     console.picture("disagree-history")
     console.open()
     assert "disagree" not in console.text("#needs-you")
