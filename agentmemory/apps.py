@@ -9,6 +9,9 @@ class AgentmemoryConfig(AppConfig):
     verbose_name = "Memory"
 
     def ready(self) -> None:
+        from agentmemory.services import finding, kept
+
+        finding.places += kept.PLACES
         post_migrate.connect(_prepare_vectors, sender=self, dispatch_uid="agentmemory-vectors")
 
 

@@ -59,6 +59,12 @@ may return ids of memories that have words of them in their context.
 passes_erased = Signal()
 """What single attempts kept is erased for good. Sent with `pass_ids` and `counts`, as above."""
 
+inputs_erased = Signal()
+"""Inputs, and the messages that they became, are erased for good. Sent with `input_ids` and `counts`, as above.
+
+A receiver returns the ids of their spaces.
+"""
+
 agent_leaving = Signal()
 """An agent is about to be deleted. Sent with `agent`, `heir` (the agent that gets what it had, or None) and `counts`.
 

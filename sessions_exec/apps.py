@@ -9,10 +9,11 @@ class SessionsExecConfig(AppConfig):
 
     def ready(self) -> None:
         # Connects the signals' receivers: from here on the log follows every transcript.
-        from agentmemory.services import stored_secrets
+        from agentmemory.services import finding, stored_secrets
         from sessions_exec.models import Delivery, Execution, Input, ModelCall, Webhook
-        from sessions_exec.services import erasure, following  # noqa: F401
+        from sessions_exec.services import erasure, following, kept  # noqa: F401
 
+        finding.places += kept.PLACES
         stored_secrets.PLACES += [
             stored_secrets.Place(model=Input, columns=("prompt",)),
             stored_secrets.Place(model=Webhook, columns=("name", "paused_reason")),

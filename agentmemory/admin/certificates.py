@@ -10,7 +10,7 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import NoReverseMatch, URLPattern, path
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import once, purge_acts
@@ -101,7 +101,13 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
         return HttpResponseRedirect(links.change("agentmemory", "certificate", certificate.pk))
 
 
-_FIELDS = {"memory": "memory_ids", "session": "session_ids", "message": "message_ids", "pass": "pass_ids"}
+_FIELDS = {
+    "memory": "memory_ids",
+    "session": "session_ids",
+    "message": "message_ids",
+    "pass": "pass_ids",
+    "input": "input_ids",
+}
 
 
 def _scope(request: HttpRequest) -> Scope:
@@ -125,10 +131,11 @@ def _ticked(scope: Scope) -> list[tuple[str, Any]]:
 
 
 def _page(row: finding.Found) -> str:
-    if row.kind == "memory":
-        return links.memory(row.pk)
-    if row.kind == "session":
-        return links.session(row.pk)
-    if row.kind == "message":
-        return links.change("agentmemory", "message", row.pk)
-    return links.a_pass(row.pk)
+    """Where it is seen; nowhere where the console has no page of it."""
+    if row.page is None:
+        return ""
+    model, pk = row.page
+    try:
+        return links.change(model._meta.app_label, str(model._meta.model_name), pk)
+    except NoReverseMatch:
+        return ""

@@ -2,50 +2,93 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, transaction
-from django.db.models import CharField, F, Func, Q, QuerySet, TextField, Value
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.search import SearchVectorField
+from django.db import OperationalError, connection, models, transaction
+from django.db.models import CharField, F, Func, Q, TextField, Value
 from django.db.models.functions import Cast
+from psycopg.errors import QueryCanceled
 
 from agentmemory.errors import Invalid
-from agentmemory.models import Memory, MemoryEvent, MemorySource, Message, Session
 from agentmemory.services import limits
 
-MOST = 200
+MOST = 150
 """Rows that are shown of one kind: who has found so many looks for more words."""
 
 PATIENCE_SECONDS = 30
 """Every row is looked at, whatever words it is indexed by: that takes its time, and no more than this for each kind."""
+
+ALL_SECONDS = 180
+"""What all kinds together may take; a kind whose turn comes later is looked for one second at most."""
 
 SHORTEST = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A row that holds the words. `kind` is `memory`, `message`, `session`, or what another app calls its own."""
+    """A row that holds the words. `kind` is `memory`, `message`, `session`, or what another place calls its own.
+
+    `page` is the model and key of the row on whose page it is seen. `stays` says what becomes of it where no purge of
+    this row alone takes the words; empty where it can be chosen for one.
+    """
 
     kind: str
     pk: Any
     where: str
     excerpt: str
     whose: str = ""
+    page: tuple[type[models.Model], Any] | None = None
+    stays: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Everything:
-    """What was found, by kind in a fixed order; `cut` names the kinds of which there is more."""
+    """What was found, by kind in a fixed order. `cut` names the kinds of which there is more, `unfinished` those that
+    were not looked through to their end: it took too long."""
 
     rows: Sequence[Found]
     cut: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
 
 
-Finder = Callable[[str], list[Found]]
+@dataclass(frozen=True, kw_only=True)
+class Looked:
+    """Columns of a table that are looked through; `row` is the one that has the key of the row that is shown for it."""
 
-# Apps further left add what they keep: they know this app, and it knows none of them.
-finders: list[Finder] = []
+    model: type[models.Model]
+    columns: Sequence[str]
+    row: str = "pk"
+
+
+def _nobodys(row: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Rows of one kind, found by columns of their own, which come first, and by columns of what hangs on them.
+
+    `page` says on which row's page one is seen: its own, unless told.
+    """
+
+    kind: str
+    looked: Sequence[Looked]
+    where: Callable[[Any], str] = str
+    whose: Callable[[Any], str] = _nobodys
+    page: Callable[[Any], tuple[type[models.Model], Any] | None] = lambda row: (type(row), row.pk)
+    related: Sequence[str] = ()
+    order: str = "-pk"
+    stays: str = ""
+
+
+places: list[Place] = []
+"""Where words of people and agents are. Each app adds its own: a column that is in none is not looked through."""
 
 
 def everything(text: str) -> Everything:
@@ -54,20 +97,17 @@ def everything(text: str) -> Everything:
     if len(text) < SHORTEST:
         raise Invalid(f"At least {SHORTEST} characters.", field="q")
     rows: list[Found] = []
-    cut: list[str] = []
-    for find in (_memories, _messages, _sessions, *finders):
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{PATIENCE_SECONDS}s"])
-            found = find(text)
+    cut, unfinished = [], []
+    end = time.monotonic() + ALL_SECONDS
+    for place in places:
+        found = _within(max(1.0, min(PATIENCE_SECONDS, end - time.monotonic())), place, text)
+        if found is None:
+            unfinished.append(place.kind)
+            continue
         rows += found[:MOST]
         if len(found) > MOST:
-            cut.append(found[0].kind)
-    return Everything(rows=rows, cut=tuple(cut))
-
-
-def holding(text: str, *fields: str) -> Q:
-    """That one of these columns, as text, holds the words."""
-    return Q(*((f"{field}__icontains", text) for field in fields), _connector=Q.OR)
+            cut.append(place.kind)
+    return Everything(rows=rows, cut=tuple(cut), unfinished=tuple(unfinished))
 
 
 def excerpt(text: str, words: str, *, around: int = 80) -> str:
@@ -76,59 +116,83 @@ def excerpt(text: str, words: str, *, around: int = 80) -> str:
     return ("… " if at else "") + " ".join(text[at : at + len(words) + 2 * around].split())
 
 
-def as_text(column: str) -> Cast:
-    """A column of JSON as it is written."""
+def _within(seconds: float, place: Place, text: str) -> list[Found] | None:
+    """What a place holds, one row more than is shown; None where it took longer."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
+            return _find(place, text)
+    except OperationalError as error:
+        if isinstance(error.__cause__, QueryCanceled):
+            return None
+        raise
+
+
+def _find(place: Place, text: str) -> list[Found]:
+    own = place.looked[0]
+    ids = {pk for looked in place.looked for pk in _holding(looked, text)}
+    rows = own.model._default_manager.filter(pk__in=ids).select_related(*place.related).order_by(place.order)
+    indexes = [field.name for field in own.model._meta.concrete_fields if isinstance(field, SearchVectorField)]
+    return [
+        Found(
+            kind=place.kind,
+            pk=row.pk,
+            where=place.where(row)[:200],
+            excerpt=_said(row, own.columns, text),
+            whose=place.whose(row),
+            page=place.page(row),
+            stays=place.stays,
+        )
+        for row in rows.defer(*indexes)[: MOST + 1]
+    ]
+
+
+def _holding(looked: Looked, text: str) -> Sequence[Any]:
+    """Keys of the rows to show for those whose columns, as text, hold the words."""
+    columns = {f"as_{column}": _as_text(looked.model, column) for column in looked.columns}
+    held = Q(_connector=Q.OR)
+    for name, column in zip(columns, looked.columns, strict=True):
+        for spelling in _spellings(text, _field(looked.model, column)):
+            held |= Q(**{f"{name}__icontains": spelling})
+    rows = looked.model._default_manager.order_by().annotate(**columns).filter(held)
+    return list(rows.values_list(looked.row, flat=True).distinct()[: MOST + 1])
+
+
+def _field(model: type[models.Model], column: str) -> Any:
+    return model._meta.get_field(column)
+
+
+def _as_text(model: type[models.Model], column: str) -> Any:
+    """A column as it is written; bytes with a code for each that is no plain letter."""
+    field = _field(model, column)
+    if isinstance(field, ArrayField):
+        return Func(F(column), Value("\n"), function="array_to_string", output_field=CharField())
+    if isinstance(field, models.BinaryField):
+        return Func(F(column), Value("escape"), function="encode", output_field=TextField())
     return Cast(column, TextField())
 
 
-def _memories(text: str) -> list[Found]:
-    """Memories that say it, said it in any version, quote it, or were written or withdrawn for a reason that has it."""
-    tags = Func(F("tags"), Value("\n"), function="array_to_string", output_field=CharField())
-    said = ("key", "content", "context", "tagged")
-    then: QuerySet[Any] = MemoryEvent.objects.annotate(tagged=tags, about=as_text("pgh_context"))
-    ids = set(then.filter(holding(text, *said, "about")).values_list("pgh_obj_id", flat=True).distinct()[: MOST + 1])
-    now = Memory.objects.annotate(tagged=tags)
-    ids |= set(now.filter(holding(text, *said, "withdrawn_reason")).values_list("pk", flat=True)[: MOST + 1])
-    ids |= set(MemorySource.objects.filter(quote__icontains=text).values_list("memory", flat=True)[: MOST + 1])
-    rows = Memory.objects.filter(pk__in=ids).select_related("owner", "space").defer("search").order_by("-updated_at")
-    return [
-        Found(
-            kind="memory",
-            pk=memory.pk,
-            where=memory.key,
-            excerpt=excerpt(memory.content, text),
-            whose=f"{memory.owner.handle if memory.owner else 'shared'} · {memory.space.slug}",
-        )
-        for memory in rows[: MOST + 1]
-    ]
+def _spellings(text: str, field: Any) -> set[str]:
+    """The words as they are, and as they stand in JSON, which may be text within a column as well."""
+    inside = {text, json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1]}
+    return {_escaped(words) for words in inside} if isinstance(field, models.BinaryField) else inside
 
 
-def _messages(text: str) -> list[Found]:
-    """Messages whose visible words or whole content hold it; in JSON some characters are written otherwise."""
-    rows = Message.objects.annotate(raw=as_text("content")).filter(holding(text, "text", "raw", "uid"))
-    found: list[Any] = list(rows.select_related("session__agent", "session__space").order_by("-pk")[: MOST + 1])
-    return [
-        Found(
-            kind="message",
-            pk=message.pk,
-            where=f"{message.session.name}, message {message.seq}",
-            excerpt=excerpt(message.text or message.raw, text),
-            whose=f"{message.session.agent.handle} · {message.session.space.slug}",
-        )
-        for message in found
-    ]
+def _escaped(words: str) -> str:
+    """As the database writes bytes out."""
+    written = (chr(byte) if 0 < byte < 128 else f"\\{byte:03o}" for byte in words.encode())
+    return "".join("\\\\" if letter == "\\" else letter for letter in written)
 
 
-def _sessions(text: str) -> list[Found]:
-    """Sessions whose name, title or metadata hold it."""
-    rows = Session.objects.annotate(about=as_text("metadata")).filter(holding(text, "name", "title", "about"))
-    return [
-        Found(
-            kind="session",
-            pk=session.pk,
-            where=session.name,
-            excerpt=session.title,
-            whose=f"{session.agent.handle} · {session.space.slug}",
-        )
-        for session in rows.select_related("agent", "space").order_by("-pk")[: MOST + 1]
-    ]
+def _said(row: Any, columns: Sequence[str], text: str) -> str:
+    """The words in the first column that has them; where another row or version has them, how this one begins."""
+    told = [_plain(getattr(row, column)) for column in columns]
+    return excerpt(next((said for said in told if text.lower() in said.lower()), ""), text)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, str) or value is None:
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -27,12 +27,13 @@ from agentmemory.services.erasing import Counts
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """What is to be erased: memories, a whole session, single messages, all that an agent has. By ids alone."""
+    """What is to be erased: memories, sessions, single messages or inputs, all that an agent has. By ids alone."""
 
     memory_ids: Collection[UUID] = ()
     session_ids: Collection[int] = ()
     message_ids: Collection[int] = ()
     pass_ids: Collection[int] = ()
+    input_ids: Collection[int] = ()
     agent_ids: Collection[int] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -42,6 +43,7 @@ class Scope:
             "sessions": sorted(self.session_ids),
             "messages": sorted(self.message_ids),
             "passes": sorted(self.pass_ids),
+            "inputs": sorted(self.input_ids),
             "agents": sorted(self.agent_ids),
         }
         return {name: ids for name, ids in named.items() if ids}
@@ -122,6 +124,8 @@ def _check(author: Author, reason: str) -> None:
 def _erase(scope: Scope, counts: Counts, author: Author) -> Space | None:
     """Erase all of it. The space that it was in, where that is one."""
     spaces: set[int] = set()
+    # Before anything goes: what goes with its session was named all the same.
+    named = _by_session(scope.message_ids)
     with authorship.acting(author, reason=erasing.REASON), authorship.purging():
         for agent in _found(Agent, scope.agent_ids):
             spaces.add(agent.space_id)
@@ -129,13 +133,14 @@ def _erase(scope: Scope, counts: Counts, author: Author) -> Space | None:
         for session in _found(Session, scope.session_ids):
             spaces.add(session.space_id)
             erasing.session(session, counts)
-        for session_id, uids in _by_session(scope.message_ids).items():
-            session = Session.objects.get(pk=session_id)
+        for session in Session.objects.filter(pk__in=named).order_by("pk"):
             spaces.add(session.space_id)
-            erasing.messages(session, uids, counts)
+            erasing.messages(session, named[session.pk], counts)
         spaces |= set(Memory.objects.filter(pk__in=scope.memory_ids).values_list("space", flat=True))
         erasing.memories(list(scope.memory_ids), counts)
         signals.passes_erased.send(Certificate, pass_ids=scope.pass_ids, counts=counts)
+        told: Any = signals.inputs_erased.send(Certificate, input_ids=scope.input_ids, counts=counts)
+        spaces |= {pk for _, found in told for pk in found or ()}
         erasing.answers(spaces, counts)
     return Space.objects.get(pk=spaces.pop()) if len(spaces) == 1 else None
 

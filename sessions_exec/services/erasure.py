@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.dispatch import receiver
 
 from agentmemory import signals
 from agentmemory.models import Agent, Message, Session
-from agentmemory.services import erasing, removals
+from agentmemory.services import activity, erasing, removals, transcripts
 from sessions_exec.marks import OWN, SUMMARY
 from sessions_exec.models import Delivery, EventCounter, Execution, Input, ModelCall, Recovery, SessionEvent
+from sessions_exec.services import inbox
 
 
 @receiver(signals.messages_erased)
@@ -46,6 +47,27 @@ def erase(
     Execution.objects.filter(pk=session.pk).update(waits_for="")
     became = Input.objects.filter(session=session, uid__in=uids)
     counts["sessions_exec_input"] += became.update(prompt="", redactions={})
+
+
+@receiver(signals.inputs_erased)
+def erase_inputs(sender: object, *, input_ids: Collection[int], counts: Counter[str], **_: Any) -> set[int]:
+    """Take inputs back that wait, and the words out of all of them; what became a message goes with that.
+
+    Their ids stay, so that none is admitted twice (S4). What is gone with its session is no error.
+    """
+    rows = Input.objects.filter(pk__in=input_ids)
+    for session_id in rows.order_by("session").values_list("session", flat=True).distinct():
+        # Under its lock none of them becomes a message meanwhile.
+        session = transcripts.lock(session_id)
+        here = rows.filter(session=session)
+        for uid in here.filter(state=Input.State.PENDING).values_list("uid", flat=True):
+            inbox.cancel(session=session, uid=uid)
+        uids = here.filter(state=Input.State.PROMOTED).values_list("uid", flat=True)
+        became = Message.objects.filter(session=session, uid__in=list(uids))
+        erasing.messages(session, list(became.values_list("uid", flat=True)), counts)
+    counts["sessions_exec_input"] += rows.update(prompt="", redactions={})
+    counts["agentmemory_activity"] += activity.forget(Input, input_ids)
+    return set(rows.values_list("space", flat=True))
 
 
 @receiver(signals.agent_leaving)

@@ -339,15 +339,22 @@ def test_t4_an_agent_without_anything_is_just_deleted(agent: Agent) -> None:
 
 def test_everything_about_something_is_found_wherever_it_is_kept(full: Session) -> None:
     found = finding.everything(CANARY.upper())
-    assert {row.kind for row in found.rows} == {"memory", "message", "session", "pass"}
+    assert {row.kind for row in found.rows if not row.stays} == {"memory", "message", "session", "pass", "input"}
     assert {row.pk for row in found.rows if row.kind == "memory"} == set(Memory.objects.values_list("pk", flat=True))
     scope = Scope(
         memory_ids=[row.pk for row in found.rows if row.kind == "memory"],
         message_ids=[row.pk for row in found.rows if row.kind == "message"],
         pass_ids=[row.pk for row in found.rows if row.kind == "pass"],
+        input_ids=[row.pk for row in found.rows if row.kind == "input"],
     )
     purging.purge(scope=scope, author=OPERATOR, reason="asked for")
-    assert {row.kind for row in finding.everything(CANARY).rows} == {"session"}
+    left = finding.everything(CANARY).rows
+    assert {row.kind for row in left if not row.stays} == {"session"}
+    assert {row.kind for row in left if row.stays} == {
+        "pass by its session",
+        "event of a session",
+        "link between messages",
+    }
 
 
 def test_what_is_found_is_bounded(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
