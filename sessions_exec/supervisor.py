@@ -20,6 +20,7 @@ from django.db import DatabaseError, InterfaceError, connection
 
 from sessions_exec import processes, queue, watchdog
 from sessions_exec.services import heartbeats, runs
+from sessions_exec.services.runs import InHand
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +34,16 @@ LONGEST_PAUSE = 10.0
 DEAD_EVERY = 10
 
 
+Died = Callable[[str, int, str, str], None]
+"""Told of a worker, a process of its that is known to be dead, and the function and argument of the task it was in."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to run and by which rules. The command gets `--parent PID --ready FD`; times are in seconds."""
+    """What to run and by which rules. The command gets `--parent PID --ready FD`; times are in seconds.
+
+    `died` may free what a dead process held. It must not wait long: nobody looks after the cluster meanwhile.
+    """
 
     worker: str
     command: Sequence[str]
@@ -43,6 +51,7 @@ class Plan:
     workers: int
     patience: float
     task_timeout: float
+    died: Died | None = None
 
 
 class Supervisor:
@@ -63,7 +72,7 @@ class Supervisor:
     def run(self) -> None:
         """Keep a cluster alive until `stop`, then drain it."""
         # A worker of this name may have been here before.
-        self._guarded(lambda: _take_over(self.plan.worker))
+        self._guarded(self._take_over)
         try:
             self._start()
             while not self.stop.wait(self.look_seconds):
@@ -95,7 +104,7 @@ class Supervisor:
         quick = time.monotonic() - self.started < LONGEST_PAUSE
         self.pause = min(LONGEST_PAUSE, self.pause * 2 or 0.25) if quick else 0.0
         self._guarded(lambda: heartbeats.restarted(worker=self.plan.worker, reason=reason))
-        self._guarded(lambda: _take_over(self.plan.worker))
+        self._guarded(self._take_over)
         if not self.stop.wait(self.pause):
             self._start()
 
@@ -165,16 +174,29 @@ class Supervisor:
 
     def _judged(self) -> str | None:
         in_hand = runs.in_hand(self.plan.worker)
-        died = [run for run in in_hand if run.pid and not processes.alive(run.pid)]
-        if died:
-            runs.forget([run.id for run in died])
-            logger.error("a worker died in a task", extra={"action": "task.died", "function": died[0].function})
+        died = _dead(in_hand)
+        for run in died:
+            # Also where the database fails in between: a task that died is told of as long as its row is there.
+            heartbeats.died(worker=self.plan.worker, task=f"{run.function} {run.argument}".rstrip())
+            self._mourn(run)
+            runs.forget([run.id])
+            logger.error("a worker died in a task", extra={"action": "task.died", "function": run.function})
         living = [run for run in in_hand if run not in died]
         oldest = queue.waiting().oldest
         return self.watchdog.judge(in_hand=living, oldest_waiting=oldest, at=time.monotonic(), processes=self.family)
 
-    def _leave(self) -> None:
+    def _mourn(self, run: InHand) -> None:
+        if self.plan.died is not None:
+            self.plan.died(self.plan.worker, run.pid, run.function, run.argument)
+
+    def _take_over(self) -> None:
+        """After this worker's cluster has ended: its processes are not only silent, they are gone."""
+        for run in _dead(runs.in_hand(self.plan.worker)):
+            self._mourn(run)
         _take_over(self.plan.worker)
+
+    def _leave(self) -> None:
+        self._take_over()
         heartbeats.ended(self.plan.worker)
 
     def _guarded(self, act: Callable[[], object]) -> None:
@@ -185,6 +207,10 @@ class Supervisor:
             kind = type(error).__name__
             logger.warning("the database does not answer", extra={"action": "supervisor.no_database", "kind": kind})
             connection.close()
+
+
+def _dead(in_hand: Sequence[InHand]) -> list[InHand]:
+    return [run for run in in_hand if run.pid and not processes.alive(run.pid)]
 
 
 def _take_over(worker: str) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +20,7 @@ from distillation.extractors.base import Extraction, ExtractionTask, Extractor
 from distillation.extractors.offline import OfflineExtractor
 from distillation.models import Cursor, DistillationPass
 from distillation.querysets import CursorQuerySet
-from distillation.services import failures, passes, reading, resolution, seats
+from distillation.services import failures, holders, passes, reading, resolution, seats
 from sessions_exec import faults
 from sessions_exec.errors import LeaseHeld, LeaseLost
 
@@ -77,7 +75,7 @@ def run_pass(*, cursor_id: int, worker: str = "", force: bool = False, stop: thr
         if stop is not None and stop.is_set():
             return Result(cursor_id=cursor_id, state=STOPPED)
         try:
-            begun = passes.begin(cursor_id=cursor_id, worker=worker or _worker(), force=force)
+            begun = passes.begin(cursor_id=cursor_id, worker=worker or holders.own(), force=force)
         except (LeaseHeld, LeaseLost) as error:
             return Result(cursor_id=cursor_id, state="running", line=str(error))
         if isinstance(begun, passes.Waiting):
@@ -120,7 +118,8 @@ def run_cursor(
         if not result.again:
             return result
     limit = f"{settings.AGENTMEMORY_PASSES_PER_RUN} passes were made in one run; the rest goes on at the next tick"
-    Cursor.objects.filter(pk=cursor_id).update(waits_for=f"due: {limit}")
+    # What was asked for before is served as far as one run goes, or there would be no end to it (D21).
+    Cursor.objects.filter(pk=cursor_id).update(waits_for=f"due: {limit}", requested_at=passes.asked_meanwhile())
     return result
 
 
@@ -232,7 +231,3 @@ def _give_back(begun: passes.Begun) -> None:
 
 def _still_due(cursor_id: int) -> bool:
     return Cursor.objects.due(timezone.now()).filter(pk=cursor_id).exists()
-
-
-def _worker() -> str:
-    return settings.AGENTMEMORY_WORKER_NAME or f"{socket.gethostname()}:{os.getpid()}"

@@ -140,7 +140,8 @@ def _count(
     if keep_lease:
         changes["attempts"] = 1
     else:
-        changes |= {"holder": "", "expires_at": None, "requested_at": None}
+        # A request is not served by a failure: it stays, and is taken up when the backoff is over (D22).
+        changes |= {"holder": "", "expires_at": None}
     Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(**changes)
     if failure.window_at_fault and shown == 1 and changes.get("single_failures", 0) >= _tolerance():
         window = reading.next_window(cursor) if row is None else reading.window_of(row)

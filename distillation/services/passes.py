@@ -139,7 +139,7 @@ def apply(begun: Begun) -> DistillationPass:
         outcome = writing.write(cursor=cursor, row=begun.row, window=begun.window)
         faults.reach("write.after")
         _finish(begun.row, outcome)
-        advance(cursor, begun.row.end)
+        advance(cursor, begun.row.end, more=begun.row.full)
         telling.ended(begun.row)
         if begun.row.provider is not None:
             gates.resume(begun.row.provider)
@@ -148,10 +148,11 @@ def apply(begun: Begun) -> DistillationPass:
     return begun.row
 
 
-def advance(cursor: Cursor, end: int) -> None:
+def advance(cursor: Cursor, end: int, *, more: bool) -> None:
     """Move the position of a fenced cursor to `end` and give the lease back. A success resets everything (D7).
 
-    A message that was tried again lies behind the position, which then stands.
+    A message that was tried again lies behind the position, which then stands. With `more` behind the window a request
+    is not served yet, and stays: whoever dies in between, the rest is not left until the next tick (D22).
     """
     position = max(cursor.position, end)
     watermark = max(cursor.watermark, position)
@@ -168,7 +169,7 @@ def advance(cursor: Cursor, end: int) -> None:
         last_error="",
         waits_for="",
         last_success_at=timezone.now(),
-        requested_at=_asked_meanwhile(position),
+        requested_at=_unserved(position, more=more),
         due_since=reading.oldest_turn(cursor.session_id, after=position, upto=watermark),
         holder="",
         expires_at=None,
@@ -246,10 +247,15 @@ def _take_back(cursor_id: int, epoch: int) -> None:
         )
 
 
-def _asked_meanwhile(position: int) -> Case:
-    """A request that came during the pass and that the pass has not served stays; any other is done with."""
-    unserved = When(requested_at__gt=F("acquired_at"), watermark__gt=Value(position), then=F("requested_at"))
-    return Case(unserved, default=None)
+def asked_meanwhile() -> Case:
+    """A request that came since the lease was last taken; any other is done with."""
+    return Case(When(requested_at__gt=F("acquired_at"), then=F("requested_at")), default=None)
+
+
+def _unserved(position: int, *, more: bool) -> Case:
+    """A request that the pass has not served stays, while something waits; any other is done with."""
+    kept = F("requested_at") if more else asked_meanwhile()
+    return Case(When(watermark__gt=Value(position), then=kept), default=None)
 
 
 def _decide(cursor: Cursor, worker: str, *, force: bool) -> Waiting | Passed | Begun:
@@ -318,7 +324,7 @@ def _resume(cursor: Cursor, row: DistillationPass) -> Waiting | Begun:
 def _let_go(cursor: Cursor, ended: Waiting | Passed) -> None:
     """End what became no call: pass over a textless stretch, or give the lease back with the reason."""
     if isinstance(ended, Passed):
-        advance(cursor, ended.end)
+        advance(cursor, ended.end, more=True)
         return
     shows = ended.state in {gates.BLOCKED, gates.SKIPPED}
     Cursor.objects.filter(pk=cursor.pk, epoch=cursor.epoch).update(

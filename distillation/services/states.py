@@ -14,7 +14,7 @@ from django.utils.timesince import timeuntil
 from agentmemory.models import Agent
 from distillation.models import Cursor
 from distillation.querysets import BEHIND
-from distillation.services import gates
+from distillation.services import gates, holders
 
 IDLE, DUE, RUNNING = "idle", "due", "running"
 BACKING_OFF, BLOCKED, SKIPPED = "backing_off", gates.BLOCKED, gates.SKIPPED
@@ -36,7 +36,7 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
     """How a cursor stands. Needs its agent and its space; reads nothing itself."""
     now = now or timezone.now()
     if cursor.expires_at is not None and cursor.expires_at > now:
-        return State(name=RUNNING, line=f"by {cursor.holder}")
+        return State(name=RUNNING, line=_held(cursor.holder, cursor.expires_at, now))
     if cursor.lag == 0 and cursor.retry_seq is None:
         return State(name=IDLE, line="distilled to the last finished turn")
     closed = gates.agent_gate(cursor)
@@ -79,6 +79,12 @@ def counted(*, most: int) -> dict[str, int]:
     behind = Cursor.objects.behind().annotate(word=word(timezone.now()))
     words = behind.order_by().values_list("word", flat=True)[:most]
     return dict.fromkeys(WORK, 0) | Counter(words)
+
+
+def _held(holder: str, until: datetime, now: datetime) -> str:
+    if not holder.endswith(holders.DEAD):
+        return f"by {holder}"
+    return f"its process died; taken over in {timeuntil(until, now)}"
 
 
 def _ordinal(number: int) -> str:

@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin.base import ReadOnlyAdmin
@@ -26,7 +27,7 @@ UPCOMING_SHOWN = 20
 class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     """One page of the whole: clusters, tasks in hand and those that wait, regular work."""
 
-    fields = ("worker", "state", "host", "pid", "processes", "since", "restarts", "last_restart")
+    fields = ("worker", "state", "host", "pid", "processes", "since", "restarts", "last_restart", "deaths")
     readonly_fields = fields
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -38,7 +39,7 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
             "title": "Task cluster",
             "silent": not heartbeats.alive(),
             "clusters": [
-                {"row": row, "state": self.state(row), "restart": self.last_restart(row)}
+                {"row": row, "state": self.state(row), "restart": self.last_restart(row), "death": _death(row)}
                 for row in Heartbeat.objects.order_by("-beat_at")[:RUNS_SHOWN]
             ],
             "waiting": queue.waiting(),
@@ -62,6 +63,12 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
         if heartbeat.last_restart_at is None:
             return "never"
         return labels.with_line("recovered", f"{heartbeat.last_restart_reason}")
+
+
+def _death(heartbeat: Heartbeat) -> SafeString | str:
+    if heartbeat.last_death_at is None:
+        return "never"
+    return format_html("{} <code>{}</code>", figures.when(heartbeat.last_death_at), heartbeat.last_death_task)
 
 
 def _beat(heartbeat: Heartbeat) -> str:

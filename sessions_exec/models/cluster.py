@@ -40,6 +40,11 @@ class Heartbeat(models.Model):
     restarts = models.PositiveIntegerField(default=0, help_text="How often the watchdog started the cluster again.")
     last_restart_at = models.DateTimeField(null=True)
     last_restart_reason = models.CharField(max_length=500, blank=True, default="")
+    deaths = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="How many of its processes ended in a task, and were replaced."
+    )
+    last_death_at = models.DateTimeField(null=True)
+    last_death_task = models.CharField(max_length=500, blank=True, default="", db_default="")
 
     class Meta:
         verbose_name_plural = "task cluster"

@@ -28,6 +28,13 @@ def restarted(*, worker: str, reason: str) -> None:
     )
 
 
+def died(*, worker: str, task: str) -> None:
+    """Count a process of a worker that ended in a task, with the task's name and argument."""
+    Heartbeat.objects.filter(worker=worker).update(
+        deaths=F("deaths") + 1, last_death_at=ClockTimestamp(), last_death_task=task[:500]
+    )
+
+
 def ended(worker: str) -> None:
     """Remove a worker that stopped in order: it is not missing."""
     Heartbeat.objects.filter(worker=worker).delete()

@@ -25,6 +25,7 @@ class InHand:
     delivery: int | None
     pid: int
     age: float
+    argument: str = ""
 
 
 def count(worker: str) -> int:
@@ -57,7 +58,14 @@ def in_hand(worker: str) -> list[InHand]:
     """The tasks of a worker, the oldest first."""
     age = ExpressionWrapper(ClockTimestamp() - F("started_at"), output_field=DurationField())
     return [
-        InHand(id=run.pk, function=run.function, delivery=run.delivery, pid=run.pid, age=seconds(run.age))
+        InHand(
+            id=run.pk,
+            function=run.function,
+            argument=run.argument,
+            delivery=run.delivery,
+            pid=run.pid,
+            age=seconds(run.age),
+        )
         for run in TaskRun.objects.filter(worker=worker).annotate(age=age)
     ]
 

@@ -77,7 +77,7 @@ def test_d14_without_the_fence_a_stale_pass_lands(
     assert DistillationPass.objects.filter(outcome="applied").count() == 2
 
 
-def unguarded_advance(cursor: Cursor, end: int) -> None:
+def unguarded_advance(cursor: Cursor, end: int, *, more: bool) -> None:
     Cursor.objects.filter(pk=cursor.pk).update(position=end, attempts=0, holder="", expires_at=None)
 
 

@@ -13,6 +13,7 @@ from agentmemory.models import Agent, Memory
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import coordinator
 from sessions_exec import queue
+from sessions_exec.models import Heartbeat
 from tests.factories import AgentFactory
 from tests.faults import books
 from tests.faults.conftest import ROUNDS
@@ -65,6 +66,20 @@ def test_d1_a_cluster_whose_workers_are_killed_at_each_point_loses_and_doubles_n
     books.tell(agent, "s1", turns=4)
     clusters.until(lambda: not orders.left and settled(), within=90)
     books.check(server)
+
+
+SELDOM = {"AGENTMEMORY_CADENCE": "3600", "AGENTMEMORY_BACKOFF_BASE": "1800", "AGENTMEMORY_CURSOR_LEASE": "300"}
+
+
+@pytest.mark.parametrize("worker", [SELDOM], indirect=True)
+def test_d14_what_was_asked_for_goes_on_when_its_worker_is_killed_and_not_when_its_lease_is_over(
+    agent: Agent, server: ModelServer, orders: Orders, worker: subprocess.Popen[str]
+) -> None:
+    orders.give("answer.after")
+    coordinator.request(session=books.tell(agent, "s1", turns=4))
+    clusters.until(lambda: bool(orders.done) and settled(), within=90)
+    assert books.check(server).calls_again == 0
+    assert Heartbeat.objects.get().deaths == 1
 
 
 @pytest.mark.parametrize("worker", [{"AGENTMEMORY_QUARANTINE_AFTER": "2"}], indirect=True)

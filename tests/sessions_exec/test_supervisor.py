@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -52,6 +53,34 @@ def test_a3_what_a_dead_cluster_pulled_and_did_not_begin_is_pulled_again_at_once
     assert queue.waiting().oldest == first.pk
     assert queue.waiting().count == 1
     assert not TaskRun.objects.exists()
+
+
+@pytest.mark.django_db
+def test_d22_a_process_that_died_in_a_task_is_told_of_once_with_what_it_did_and_counted() -> None:
+    told: list[tuple[object, ...]] = []
+    mourning = dataclasses.replace(plan([]), died=lambda *died: told.append(died))
+    watched = supervisor.Supervisor(mourning, stop=threading.Event())
+    heartbeats.beat(worker="this", host="h", pid=1, processes=1)
+    runs.pulled(worker="this", delivery=1, function="a.b", argument="12")
+    runs.begun(worker="this", delivery=1, pid=4_000_000)
+    has("this", delivery=2, pid=os.getpid())
+
+    watched._judged()
+    watched._judged()
+
+    assert told == [("this", 4_000_000, "a.b", "12")]
+    assert Heartbeat.objects.values_list("deaths", "last_death_task").get() == (1, "a.b 12")
+    assert TaskRun.objects.get().pid == os.getpid()
+
+
+@pytest.mark.django_db
+def test_d22_what_a_cluster_had_in_hand_when_it_ended_is_told_of_unless_its_process_lives() -> None:
+    told: list[tuple[object, ...]] = []
+    mourning = dataclasses.replace(plan([]), died=lambda *died: told.append(died))
+    for delivery, pid in ((1, 0), (2, 4_000_000), (3, os.getpid())):
+        has("this", delivery=delivery, pid=pid)
+    supervisor.Supervisor(mourning, stop=threading.Event())._take_over()
+    assert told == [("this", 4_000_000, "a.b", "")]
 
 
 @pytest.mark.django_db

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from config import environment, regular
+from distillation.services import holders
 from sessions_exec import processes, supervisor
 from sessions_exec import regular as ticker
 
@@ -50,6 +51,7 @@ def _plan(name: str) -> supervisor.Plan:
         workers=settings.AGENTMEMORY_WORKERS,
         patience=settings.AGENTMEMORY_WATCHDOG,
         task_timeout=settings.AGENTMEMORY_TASK_TIMEOUT,
+        died=holders.died,
     )
 
 
