@@ -109,7 +109,9 @@ AGENTMEMORY_PROVIDER_KEYS: dict[str, str] = {
 # `web` for a process that serves requests. Others may fork, and a pool that is forked corrupts the protocol.
 AGENTMEMORY_PROCESS = environment.choice("AGENTMEMORY_PROCESS", "command", frozenset({"web", "command"}))
 _WEB = AGENTMEMORY_PROCESS == "web"
-_POOL: dict[str, Any] = {"pool": {"min_size": 1, "max_size": 16, "timeout": 10}} if _WEB else {}
+# `reconnect_timeout`: the longer one tries to open a connection while the database is away, the rarer one tries.
+_POOL_OPTIONS = {"min_size": 1, "max_size": 16, "timeout": 10, "reconnect_timeout": 10}
+_POOL: dict[str, Any] = {"pool": _POOL_OPTIONS} if _WEB else {}
 _DATABASE_URL = environment.database_url("DATABASE_URL")
 # Whether the database is the embedded one, which a process holds while it lives (see `config.embedded`).
 AGENTMEMORY_EMBEDDED = _DATABASE_URL is None
@@ -132,7 +134,7 @@ else:
     }
 DATABASES: dict[str, dict[str, Any]] = {
     "default": {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "config.pooled" if _WEB else "django.db.backends.postgresql",
         "CONN_MAX_AGE": 0 if _WEB else 60,
         "CONN_HEALTH_CHECKS": True,
         **_CONNECTION,
