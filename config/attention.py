@@ -15,7 +15,7 @@ from agentmemory.console import links, permissions
 from agentmemory.models import Activity, Consolidation
 from agentmemory.services import inspection, providers
 from distillation.models import DistillationPass
-from distillation.services import overview
+from distillation.services import calls, overview
 from sessions_exec.services import webhooks
 
 # Those of memories take a search among the newest: they may be this many seconds behind.
@@ -33,6 +33,8 @@ def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, A
         }
         for provider in standing.paused
     ]
+    found += _providers(request)
+    found += _backed_off()
     found += [
         {
             "state": "quarantined",
@@ -43,17 +45,63 @@ def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, A
         for row in overview.held()
     ]
     if request.user.has_perm("sessions_exec.view_webhook"):
-        found += [
-            {
-                "state": "paused",
-                "text": f"Webhook {webhook} of {webhook.space.slug}: {webhook.paused_reason[:160]}",
-                "url": links.change("sessions_exec", "webhook", webhook.pk),
-                "at": webhook.paused_at,
-            }
-            for webhook in webhooks.paused_by_failing()
-        ]
+        found += _webhooks()
     of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
     return [*found, *of_memories][:5]
+
+
+def _webhooks() -> list[dict[str, Any]]:
+    found = [
+        ("paused", webhook, webhook.paused_reason[:160], webhook.paused_at) for webhook in webhooks.paused_by_failing()
+    ]
+    found += [
+        ("failing", webhook, f"its last {webhook.failures} calls failed", webhook.failing_since)
+        for webhook in webhooks.failing(calls.IN_A_ROW)
+    ]
+    return [
+        {
+            "state": state,
+            "text": f"Webhook {webhook} of {webhook.space.slug}: {line}",
+            "url": links.change("sessions_exec", "webhook", webhook.pk),
+            "at": at,
+        }
+        for state, webhook, line, at in found
+    ]
+
+
+def _providers(request: HttpRequest) -> list[dict[str, Any]]:
+    """Those that are called again and again, and answer no more."""
+    if not request.user.has_perm("agentmemory.view_provider"):
+        return []
+    return [
+        {
+            "state": "failing",
+            "text": f"Provider {provider.name}: {asked.line[:200]}",
+            "url": links.change("agentmemory", "provider", provider.pk),
+            "at": asked.failed_at,
+        }
+        for provider, asked in cache.get_or_set("console:failing", calls.failing, NEEDS_KEPT) or []
+    ]
+
+
+def _backed_off() -> list[dict[str, Any]]:
+    """Sessions that have failed again and again: one line for all of them."""
+    rows = overview.backed_off(calls.IN_A_ROW)
+    if not rows:
+        return []
+    worst, count = rows[0], f"{overview.MOST}+" if len(rows) > overview.MOST else f"{len(rows)}"
+    who = worst.session.name if len(rows) == 1 else f"{count} sessions"
+    last = worst.last_error.partition("\n")[0][:160]
+    many = f"failed {worst.failures} times in a row" if len(rows) == 1 else f"failed {calls.IN_A_ROW} times or more"
+    listed = links.listing("distillation", "cursor", "waiting=backing_off")
+    return [
+        {
+            "state": "backing off",
+            "text": f"{who} {many}: {last}",
+            "url": links.a_cursor(worst.pk) if len(rows) == 1 else listed,
+            "at": None,
+        }
+    ]
 
 
 @receiver(post_save, sender=Activity)
@@ -61,7 +109,7 @@ def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, A
 def _ask_anew(sender: object, *, instance: Activity | Consolidation, **_: Any) -> None:
     """What an operator has just settled needs nobody any more."""
     if not (isinstance(instance, Activity) and instance.act == "look"):
-        cache.delete("console:needs")
+        cache.delete_many(["console:needs", "console:failing"])
 
 
 def _needs_of_memories() -> list[dict[str, Any]]:

@@ -136,6 +136,10 @@ class ProviderAdmin(SetUpAdmin[Provider]):
             if provider.is_named:
                 return labels.with_line("blocked", missing)
             return labels.with_line("not used", f"{missing}, and no agent names it")
+        return self.may_be_called(provider)
+
+    def may_be_called(self, provider: Any) -> SafeString:
+        """The state of one that nothing known here keeps from being called."""
         return labels.label("ready")
 
     @admin.display(description="Key")

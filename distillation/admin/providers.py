@@ -18,7 +18,7 @@ from agentmemory.console import figures, labels
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Provider
 from agentmemory.services.providers import pause_line
-from distillation.services import providing
+from distillation.services import calls, providing
 
 
 class NoAnswer(AgentMemoryError):
@@ -52,10 +52,10 @@ class _CalledList(ConsoleList):
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
-        found = providing.calls_in_the_last_day()
+        found = calls.in_the_last_day()
         rows: list[Any] = list(self.result_list)
         for provider in rows:
-            provider.calls = found.get(provider.pk, providing.Calls())
+            provider.calls = found.get(provider.pk, calls.Calls())
         self.result_list = rows
 
 
@@ -101,6 +101,12 @@ class ProviderAdmin(base.ProviderAdmin):
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _CalledList
 
+    def may_be_called(self, provider: Any) -> SafeString:
+        """It may be, and perhaps to no avail."""
+        if not provider.calls.failing:
+            return super().may_be_called(provider)
+        return labels.with_line("failing", provider.calls.line[:200])
+
     @admin.display(description="Calls, 24 h")
     def called(self, provider: Any) -> str:
         failed = f", {figures.number(provider.calls.failed)} failed" if provider.calls.failed else ""
@@ -119,11 +125,13 @@ class ProviderAdmin(base.ProviderAdmin):
 
     def _about(self, request: HttpRequest, provider: Provider) -> dict[str, Any]:
         test = providing.last_test(provider)
+        asked = calls.in_the_last_day().get(provider.pk, calls.Calls())
         return {
             "acts": self.act_links(provider, request),
             "provider": provider,
             "pause": pause_line(provider, now=timezone.now()).removeprefix("paused "),
-            "calls": providing.calls_in_the_last_day().get(provider.pk, providing.Calls()),
+            "calls": asked,
+            "failing": labels.with_line("failing", asked.line) if asked.failing else "",
             "test": test,
             "test_state": labels.label(_verdict(test.detail)) if test else "",
         }

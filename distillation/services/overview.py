@@ -98,6 +98,12 @@ def held(count: int = 5) -> list[Quarantine]:
     return list(rows.select_related("cursor__session").order_by("-id")[:count])
 
 
+def backed_off(times: int) -> list[Cursor]:
+    """Sessions that wait after so many failures in a row, the one with the most first; a badge's number at most."""
+    rows = Cursor.objects.behind().filter(failures__gte=times, next_attempt_at__gt=timezone.now())
+    return list(rows.select_related("session").order_by("-failures", "pk")[: MOST + 1])
+
+
 def _budget() -> int | None:
     """Tokens that all spaces together may use in a day; none where one of them has no limit."""
     default = settings.AGENTMEMORY_DAILY_TOKENS

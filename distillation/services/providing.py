@@ -6,27 +6,25 @@ import dataclasses
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Count, F, Q, QuerySet, Sum
+from django.db.models import Max
 from django.utils import timezone
 
 from agentmemory.errors import AgentMemoryError, Invalid, NotFound
 from agentmemory.models import Activity, Provider
 from agentmemory.services import activity, redaction
-from distillation.models import Cursor, DistillationPass
+from distillation.models import Cursor
 from distillation.services import gates, resolution
 from sessions_exec.llm import anthropic_client
 from sessions_exec.llm.messages import Endpoint, ModelCallFailed, ModelRequest
-from sessions_exec.models import ModelCall
 
 TEST = "test provider"
 TEST_SECONDS = 30.0
 TEST_TOKENS = 256
 CHARS_KEPT = 1_000
-DAY = timedelta(days=1)
 
 _WITHOUT_A_CALL = {
     Provider.Kind.OFFLINE: "Nothing was called. It takes out sentences by their wording, here, without a model or key.",
@@ -46,15 +44,6 @@ class Tried:
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Calls:
-    """What was asked of a provider in the last day."""
-
-    made: int = 0
-    failed: int = 0
-    tokens: int = 0
 
 
 @transaction.atomic
@@ -104,33 +93,16 @@ def last_test(provider: Provider) -> Activity | None:
     return activity.newest(TEST, target=provider)
 
 
-def calls_in_the_last_day() -> dict[int, Calls]:
-    """By the provider's primary key; a provider that was not asked is missing."""
-    found: dict[int, Calls] = {}
-    since = timezone.now() - DAY
-    # The columns of both are called alike.
-    for asked in (DistillationPass.objects.all(), ModelCall.objects.all()):
-        for row in _asked(asked.filter(started_at__gte=since, provider__isnull=False)):
-            so_far = found.get(row["provider"], Calls())
-            found[row["provider"]] = Calls(
-                made=so_far.made + row["made"],
-                failed=so_far.failed + row["failed"],
-                tokens=so_far.tokens + row["tokens"],
-            )
-    return found
-
-
-def _asked(rows: QuerySet[Any]) -> Iterable[dict[str, Any]]:
-    found: Iterable[dict[str, Any]] = (
-        rows.order_by()
-        .values("provider")
-        .annotate(
-            made=Count("pk"),
-            failed=Count("pk", filter=Q(outcome="failed")),
-            tokens=Sum(F("input_tokens") + F("output_tokens")),
-        )
+def answered_tests(providers: Iterable[int]) -> dict[int, datetime]:
+    """When an operator's test of each of these providers last brought an answer, where one did."""
+    tests = Activity.objects.filter(
+        act=TEST,
+        target_type=Provider._meta.label_lower,
+        target_id__in=[str(pk) for pk in providers],
+        detail__contains={"ok": True, "called": True},
     )
-    return found
+    found = tests.order_by().values_list("target_id").annotate(at=Max("at"))
+    return {int(pk): at for pk, at in found}
 
 
 def _try(provider: Provider) -> Tried:

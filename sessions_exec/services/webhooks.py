@@ -119,6 +119,12 @@ def paused_by_failing() -> list[Webhook]:
     return list(found.select_related("space").order_by("-paused_at")[:5])
 
 
+def failing(times: int) -> list[Webhook]:
+    """Those whose last calls failed so many times in a row, and that are called all the same: the worst first."""
+    found = Webhook.objects.filter(failures__gte=times, paused_at__isnull=True)
+    return list(found.select_related("space").order_by("-failures", "pk")[:5])
+
+
 def forget_old() -> str:
     """Delete deliveries that ended a month ago, and what waited as long for a paused webhook; a bounded number."""
     old = timezone.now() - KEPT

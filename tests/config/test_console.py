@@ -21,7 +21,7 @@ from agentmemory.services import sessions, transcripts
 from config import groups, regular
 from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec import queue
-from sessions_exec.models import Heartbeat, TaskRun, Tick
+from sessions_exec.models import Heartbeat, TaskRun, Tick, Webhook
 from tests.factories import AgentFactory, MemoryFactory, ProviderFactory
 
 pytestmark = pytest.mark.django_db
@@ -360,3 +360,34 @@ def test_what_an_operator_settles_needs_nobody_any_more(operator: Client) -> Non
     operator.post(f"{both}?ids={distilled.pk}", {"reason": "they are of two systems"})
 
     assert "disagree" not in start(operator)
+
+
+def test_the_start_page_names_who_answers_no_more(operator: Client, waiting: Session) -> None:
+    """A provider, a webhook, and a session that nothing pauses: each next try is hours away, and nobody would look."""
+    cursor = Cursor.objects.get(session=waiting)
+    provider = ProviderFactory.create(name="glm", key_variable="")
+    row: dict[str, Any] = {"space": cursor.space, "agent": cursor.agent, "session_name": "s1", "start": 0, "end": 2}
+    broken = {"provider": provider, "outcome": "failed", "failure": "connection", "error": HOSTILE}
+    for epoch in (1, 2):
+        DistillationPass.objects.create(**row, **broken, epoch=epoch)
+    hook = Webhook.objects.create(space=cursor.space, name="ops", url="https://a.example", salt="s", failures=2)
+    later = timezone.now() + timedelta(hours=3)
+    Cursor.objects.filter(pk=cursor.pk).update(failures=2, next_attempt_at=later, last_error=HOSTILE)
+    assert words(start(operator), "needs-you").endswith("Nothing needs you.")
+
+    cache.clear()
+    DistillationPass.objects.create(**row, **broken, epoch=3)
+    Webhook.objects.filter(pk=hook.pk).update(failures=3)
+    Cursor.objects.filter(pk=cursor.pk).update(failures=3)
+
+    text = start(operator)
+    told = words(text, "needs-you")
+    assert "failing Provider glm: its last 3 calls failed, all of a day: " in told
+    assert "backing off s1 failed 3 times in a row: " in told
+    assert f"failing Webhook ops of {cursor.space.slug}: its last 3 calls failed" in told
+    assert HOSTILE not in text
+
+    listed = operator.get(reverse("admin:agentmemory_provider_changelist")).content.decode()
+    assert "its last 3 calls failed" in listed
+    own = operator.get(reverse("admin:agentmemory_provider_change", args=[provider.pk])).content.decode()
+    assert words(own, "in-a-row").startswith("failing its last 3 calls failed")

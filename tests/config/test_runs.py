@@ -15,7 +15,7 @@ from django_q.models import OrmQ
 from agentmemory.models import Agent, Message, Provider, Session
 from agentmemory.services import providers
 from config import entry, regular, runs
-from distillation.services import gates, overview, providing, spending
+from distillation.services import calls, gates, overview, providing, spending
 from sessions_exec import tasks
 from sessions_exec.errors import TaskStopped
 from sessions_exec.models import Execution, Input, ModelCall
@@ -91,8 +91,8 @@ def test_what_runs_cost_is_in_the_same_books_as_what_distillation_costs(server: 
     assert (line.agent, line.usage.calls, line.usage.failed, line.usage.cost) == ("ada", 1, 0, Decimal(2))
     assert spending.of(session.agent, days=30) == line.usage
     assert overview.standing().tokens_today == 1_100_000
-    (calls,) = providing.calls_in_the_last_day().values()
-    assert (calls.made, calls.failed, calls.tokens) == (1, 0, 1_100_000)
+    (asked,) = calls.in_the_last_day().values()
+    assert (asked.made, asked.failed, asked.tokens) == (1, 0, 1_100_000)
 
 
 def test_d25_what_a_call_used_is_booked_though_the_process_is_stopped_in_its_midst(

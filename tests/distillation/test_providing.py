@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 
 import pytest
@@ -11,9 +13,10 @@ from pytest_django import Settings
 from agentmemory.errors import Invalid
 from agentmemory.models import Activity, Provider
 from agentmemory.services import providers
-from distillation.models import DistillationPass
-from distillation.services import distilling, providing
+from distillation.models import Cursor, DistillationPass
+from distillation.services import calls, distilling, providing
 from sessions_exec import faults
+from sessions_exec.models import ModelCall
 from tests.distillation.conftest import Tell, cursor_of
 from tests.factories import ProviderFactory
 from tests.support import model_server
@@ -158,6 +161,86 @@ def test_calls_of_the_last_day_are_counted_by_provider(server: ModelServer, prov
         started_at=old,
     )
 
-    calls = providing.calls_in_the_last_day()[provider.pk]
+    asked = calls.in_the_last_day()[provider.pk]
 
-    assert (calls.made, calls.failed) == (2, 1)
+    assert (asked.made, asked.failed) == (2, 1)
+
+
+def fail(cursor: Cursor, *, times: int) -> None:
+    for _ in range(times):
+        distilling.run_pass(cursor_id=cursor.pk, force=True)
+
+
+def of(provider: Provider) -> calls.Calls:
+    return calls.in_the_last_day()[provider.pk]
+
+
+def test_a_provider_whose_last_calls_all_failed_is_found_with_what_the_last_one_said(
+    server: ModelServer, provider: Provider, tell: Tell
+) -> None:
+    """Nothing pauses it, since no window and no key is to blame: it was said to be ready."""
+    cursor = cursor_of(tell("A fact."))
+    server.script(*[model_server.status(500)] * 4)
+    fail(cursor, times=2)
+    asked = of(provider)
+    assert (asked.made, asked.failed, asked.in_a_row, asked.failing) == (2, 2, 2, True)
+    assert calls.failing() == []
+
+    fail(cursor, times=1)
+    ((found, asked),) = calls.failing()
+    assert (found, asked.in_a_row) == (provider, 3)
+    assert asked.line.startswith("its last 3 calls failed, all of a day: ")
+    assert asked.error in DistillationPass.objects.latest("pk").error
+
+    fail(cursor, times=2)
+    assert (of(provider).in_a_row, of(provider).failing, calls.failing()) == (0, False, [])
+
+
+def test_a_test_that_brought_an_answer_ends_a_row_of_failures_and_one_without_does_not(
+    server: ModelServer, provider: Provider, tell: Tell
+) -> None:
+    server.script(*[model_server.status(500)] * 4)
+    fail(cursor_of(tell("A fact.")), times=3)
+    providing.try_out(provider_id=provider.pk, **WHO)
+    assert of(provider).in_a_row == 3
+    providing.try_out(provider_id=provider.pk, **WHO)
+    assert of(provider).in_a_row == 0
+
+
+def test_what_says_nothing_of_a_provider_is_no_failure_of_its(provider: Provider, tell: Tell) -> None:
+    cursor = cursor_of(tell("A fact."))
+    for epoch, kind in enumerate(("killed", "stopped", "lease_lost", "all_refused", "connection")):
+        DistillationPass.objects.create(
+            space=cursor.space, agent=cursor.agent, session_name="s", start=0, end=0, epoch=epoch,
+            provider=provider, outcome="failed", failure=kind,
+        )  # fmt: skip
+    assert (of(provider).failed, of(provider).in_a_row, of(provider).error) == (5, 1, "connection")
+
+
+def test_runs_and_passes_of_one_provider_are_told_together(provider: Provider, tell: Tell) -> None:
+    cursor = cursor_of(tell("A fact."))
+    now = timezone.now()
+    same = {"space": cursor.space, "agent": cursor.agent, "provider": provider}
+    window = {"session_name": "s", "start": 0, "end": 0}
+    call = {"epoch": 1, "purpose": "answer", "provider_name": "anthropic", "model": "m"}
+    for minutes, outcome in ((9, "failed"), (8, "answered"), (3, "failed")):
+        ModelCall.objects.create(**same, **call, outcome=outcome, started_at=now - timedelta(minutes=minutes))
+    for minutes in (7, 2):
+        at = {"epoch": minutes, "started_at": now - timedelta(minutes=minutes)}
+        DistillationPass.objects.create(**same, **window, **at, outcome="failed", failure="timeout", error="too\nlong")
+    assert (of(provider).in_a_row, of(provider).error) == (3, "too")
+
+
+def test_each_failed_pass_is_one_line_of_the_log_without_content(
+    server: ModelServer, provider: Provider, tell: Tell, caplog: pytest.LogCaptureFixture,
+    django_capture_on_commit_callbacks: Callable[..., AbstractContextManager[object]],
+) -> None:  # fmt: skip
+    cursor = cursor_of(tell("A fact."))
+    server.script(model_server.status(500, words="what was said"))
+    with django_capture_on_commit_callbacks(execute=True):
+        fail(cursor, times=2)
+    (line,) = [vars(record) for record in caplog.records if getattr(record, "action", "") == "pass.failed"]
+    row = DistillationPass.objects.earliest("pk")
+    assert (line["levelname"], line["pass_id"], line["cursor_id"]) == ("WARNING", row.pk, cursor.pk)
+    assert (line["provider"], line["kind"]) == ("anthropic", row.failure)
+    assert "what was said" not in str(line)
