@@ -94,7 +94,7 @@ def upcoming(most: int) -> list[Next]:
     """The tasks that are pulled next, the first one first."""
     found = []
     for row in _unpulled()[:most]:
-        function, argument = _named(row.task) if "args" in row.task else ("", "")
+        function, argument = _named(row.task) or ("", "")
         found.append(Next(function=function, argument=argument, since=row.lock))
     return found
 
@@ -174,21 +174,27 @@ def _pull(key: str) -> tuple[int, str] | float:
     if row is None:
         return float(Conf.POLL)
     task = row.task
-    if "args" not in task:
+    named = _named(task)
+    if named is None:
         logger.error("a task cannot be read", extra={"action": "queue.task_unreadable", "delivery": row.pk})
         row.delete()
         return 0.0
     OrmQ.objects.filter(pk=row.pk).update(lock=ClockTimestamp() + timedelta(seconds=Conf.RETRY))
     if worker:
-        function, argument = _named(task)
+        function, argument = named
         runs.pulled(worker=worker, delivery=row.pk, function=function, argument=argument)
     return row.pk, row.payload
 
 
-def _named(task: dict[str, Any]) -> tuple[str, str]:
-    if task["func"] != PERFORM:
-        return str(task["func"]), ""
-    function, argument = task["args"][:2]
+def _named(task: Any) -> tuple[str, str] | None:
+    """A task's function and argument; nothing where it is of no shape that a worker takes."""
+    try:
+        called, arguments = task["func"], task["args"]
+        if called != PERFORM:
+            return str(called), ""
+        function, argument = arguments[:2]
+    except (KeyError, TypeError, ValueError):
+        return None
     return str(function), "" if argument is None else str(argument)
 
 

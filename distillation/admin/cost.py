@@ -61,6 +61,7 @@ def page(request: HttpRequest, site: AdminSite) -> HttpResponse:
         ],
         "today": spending.whole(row.usage for row in today),
         "budgets": _budgets(today),
+        "more_spaces": Space.objects.active().count() > SPACES_SHOWN,
     }
     return TemplateResponse(request, "console/cost.html", context)
 

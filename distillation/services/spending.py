@@ -20,6 +20,9 @@ from distillation.models import DistillationPass
 from sessions_exec.models import ModelCall
 
 
+GONE = "gone"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Usage:
     """Calls, tokens and money (US dollars; unknown where nobody who was called has a price)."""
@@ -131,7 +134,8 @@ def _lines(rows: QuerySet[Any], most: int) -> Iterator[Line]:
     slugs = dict(Space.objects.filter(pk__in={row["space_id"] for row in found}).values_list("pk", "slug"))
     handles = dict(Agent.objects.filter(pk__in={row["agent_id"] for row in found}).values_list("pk", "handle"))
     for row in found:
-        space, agent = slugs[row["space_id"]], handles[row["agent_id"]]
+        # One may be erased between the two questions.
+        space, agent = slugs.get(row["space_id"], GONE), handles.get(row["agent_id"], GONE)
         yield Line(day=row["day"], space=space, agent=agent, provider=row["provider_name"], usage=_usage(row))
 
 

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django_q.conf import Conf
 from django_q.models import OrmQ, Schedule, Task
 from django_q.scheduler import scheduler
 from django_q.signing import SignedPackage
@@ -270,3 +271,11 @@ def test_the_work_of_a_task_is_done_by_the_librarys_own_worker() -> None:
     django_q_worker(Lane([{**task, "ack_id": pulled[0]}, "STOP"]), results, Timer(), 5)
     assert results[0]["success"], json.dumps(results[0]["result"])
     assert Tick.objects.filter(name="remembered 3").exists()
+
+
+@pytest.mark.django_db
+def test_a_task_of_another_shape_is_told_as_one_that_cannot_be_read() -> None:
+    queue.enqueue("distillation.tasks.coordinate")
+    for shape in ("words", {"func": queue.PERFORM, "args": None}, {}, None):
+        OrmQ.objects.create(key=Conf.CLUSTER_NAME, payload=SignedPackage.dumps(shape), lock=timezone.now())
+    assert [task.function for task in queue.upcoming(9)] == ["distillation.tasks.coordinate", "", "", "", ""]

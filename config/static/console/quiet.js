@@ -8,6 +8,8 @@ document.addEventListener("submit", (event) => {
   if (!form.elements.once) return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "yes";
+  // Who stops a page that hangs can send it again.
+  setTimeout(() => delete form.dataset.sent, 10_000);
 });
 window.addEventListener("pageshow", () => {
   document.querySelectorAll("form[data-sent]").forEach((form) => delete form.dataset.sent);
