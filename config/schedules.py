@@ -14,9 +14,10 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, labels
-from config import regular
+from agentmemory.console import figures, labels, links
+from config import regular, runs
 from sessions_exec import queue
+from sessions_exec.admin import task_words
 from sessions_exec.models import Tick
 from sessions_exec.regular import Schedule
 from sessions_exec.regular import Tick as Ticker
@@ -51,6 +52,16 @@ class ScheduleAdmin(ReadOnlyAdmin[Tick]):
             "unsound": queue.unsound_schedules(),
         }
         return TemplateResponse(request, "console/schedules.html", context)
+
+
+def _task(function: str, argument: str) -> SafeString | str | None:
+    """What regular work does, and the runs of sessions."""
+    if function == runs.TASK:
+        return links.anchor(links.session(argument), "answers what was sent to a session")
+    return next((each.what for each in regular.schedules() if each.function == function), None)
+
+
+task_words.says.append(_task)
 
 
 def _row(each: Schedule | Ticker, done: Mapping[str, Tick], state: SafeString) -> dict[str, Any]:

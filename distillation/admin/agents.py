@@ -11,7 +11,8 @@ from agentmemory.admin import spaces
 from agentmemory.console import figures, labels, links
 from agentmemory.models import Agent, Provider
 from agentmemory.services import activity, providers
-from distillation.services import resolution, spending
+from distillation.services import coordinator, resolution, spending
+from sessions_exec.admin import task_words
 
 
 def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
@@ -51,4 +52,11 @@ def _pause(provider: Provider) -> str:
     return providers.pause_line(provider, now=timezone.now())
 
 
+def _task(function: str, argument: str) -> SafeString | None:
+    if function != coordinator.TASK:
+        return None
+    return links.anchor(links.change("agentmemory", "agent", argument), "distils the sessions of an agent")
+
+
 spaces.agent_panels.append(_panel)
+task_words.says.append(_task)

@@ -19,7 +19,6 @@ from agentmemory.models import Agent, Space
 from distillation.models import DistillationPass
 from sessions_exec.models import ModelCall
 
-
 GONE = "gone"
 
 

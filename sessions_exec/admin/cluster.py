@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import figures, labels
 from sessions_exec import queue
+from sessions_exec.admin import task_words
 from sessions_exec.models import Heartbeat, TaskRun, Tick
 from sessions_exec.services import heartbeats
 
@@ -43,8 +44,14 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
                 for row in Heartbeat.objects.order_by("-beat_at")[:RUNS_SHOWN]
             ],
             "waiting": queue.waiting(),
-            "upcoming": queue.upcoming(UPCOMING_SHOWN),
-            "runs": list(TaskRun.objects.order_by("started_at")[:RUNS_SHOWN]),
+            "upcoming": [
+                {"said": task_words.said(task.function, task.argument) if task.function else "", "since": task.since}
+                for task in queue.upcoming(UPCOMING_SHOWN)
+            ],
+            "runs": [
+                {"said": task_words.said(run.function, run.argument), "row": run}
+                for run in TaskRun.objects.order_by("started_at")[:RUNS_SHOWN]
+            ],
             "ticks": list(Tick.objects.order_by("name")[:RUNS_SHOWN]),
         }
         return TemplateResponse(request, "console/cluster.html", context)
@@ -62,13 +69,15 @@ class HeartbeatAdmin(ReadOnlyAdmin[Heartbeat]):
     def last_restart(self, heartbeat: Heartbeat) -> SafeString | str:
         if heartbeat.last_restart_at is None:
             return "never"
-        return labels.with_line("recovered", f"{heartbeat.last_restart_reason}")
+        label = labels.with_line("recovered", heartbeat.last_restart_reason)
+        return format_html("{} {}", figures.when(heartbeat.last_restart_at), label)
 
 
 def _death(heartbeat: Heartbeat) -> SafeString | str:
     if heartbeat.last_death_at is None:
         return "never"
-    return format_html("{} <code>{}</code>", figures.when(heartbeat.last_death_at), heartbeat.last_death_task)
+    function, _, argument = heartbeat.last_death_task.partition(" ")
+    return format_html("{} {}", figures.when(heartbeat.last_death_at), task_words.said(function, argument))
 
 
 def _beat(heartbeat: Heartbeat) -> str:

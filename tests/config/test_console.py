@@ -285,6 +285,29 @@ def test_the_task_cluster_page_shows_who_is_alive_and_what_runs(operator: Client
     assert "alive" in text
     assert "distil_agent" in text
     assert "distil_session" in text
+    assert "distils the sessions of an agent" in text
+
+
+def test_the_task_cluster_page_says_what_each_task_does_and_leads_to_it(operator: Client) -> None:
+    session, _ = sessions.adopt(agent=AgentFactory.create(), name="s1")
+    done = {
+        "distillation.tasks.distil_agent": (session.agent_id, "distils the sessions of an agent"),
+        "config.runs.run_session": (session.pk, "answers what was sent to a session"),
+        "agentmemory.services.consolidation.daily": (None, "merges and links memories that say the same"),
+        "sessions_exec.services.delivering.run": (None, "calls webhooks"),
+    }
+    for function, (argument, _) in done.items():
+        queue.enqueue(function, argument)
+    Heartbeat.objects.create(worker="w", host="h", pid=1, last_restart_at=timezone.now() - timedelta(hours=3))
+
+    text = operator.get(reverse("admin:sessions_exec_heartbeat_changelist")).content.decode()
+
+    for function, (_, words) in done.items():
+        assert words in text
+        assert f"<code>{function}</code>" in text
+    assert reverse("admin:agentmemory_agent_change", args=[session.agent_id]) in text
+    assert reverse("admin:agentmemory_session_change", args=[session.pk]) in text
+    assert "3 h ago" in text
     assert HOSTILE not in text
 
 
