@@ -6,7 +6,7 @@ Who manages accounts can give himself every right, so that only superusers do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.apps import apps
@@ -14,6 +14,7 @@ from django.contrib import admin
 from django.contrib.auth import admin as auth_admin
 from django.contrib.auth import password_validation
 from django.contrib.auth.models import Group, User
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.safestring import SafeString
 from unfold.forms import UserChangeForm, UserCreationForm
@@ -22,7 +23,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 from agentmemory.admin import setup
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.setup import ReasonForm
-from agentmemory.console import goes
+from agentmemory.console import figures, goes, labels
 from agentmemory.errors import Invalid
 from config import accounts, groups, schedules  # noqa: F401  (schedules registers its page)
 
@@ -34,7 +35,26 @@ for _model in apps.get_app_config("django_q").get_models():
         admin.site.unregister(_model)
 
 _OURS = ("agentmemory", "distillation", "sessions_exec")
+_HELP = {
+    "password": "It is kept as a hash: nobody can read it.",
+    "is_staff": "Whether it gets into this console. Without it the right password is refused like a wrong one.",
+    "groups": "What it may do comes from these. Without any it gets in, and sees nothing.",
+}
 _WHY: tuple[None, dict[str, Any]] = (None, {"fields": ("reason",)})
+
+
+if TYPE_CHECKING:
+    Choices = forms.ModelMultipleChoiceField[Group]
+else:
+    Choices = forms.ModelMultipleChoiceField
+
+
+class GroupsField(Choices):
+    """Groups, each with what it lets one do."""
+
+    def label_from_instance(self, obj: Group) -> str:
+        means = groups.MEANS.get(obj.name)
+        return f"{obj.name}: {means}" if means else obj.name
 
 
 class UserForm(ReasonForm, UserChangeForm):  # type: ignore[misc]
@@ -42,12 +62,21 @@ class UserForm(ReasonForm, UserChangeForm):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        if "password" in self.fields:
-            self.fields["password"].help_text = "It is kept as a hash: nobody can read it."
+        _explain(self.fields)
 
 
 class NewUserForm(ReasonForm, UserCreationForm):  # type: ignore[misc]
     """A new account, and the line that says why there is one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _explain(self.fields)
+
+
+def _explain(fields: dict[str, forms.Field]) -> None:
+    """What the framework says of some fields, in the words of this console."""
+    for name in _HELP.keys() & fields.keys():
+        fields[name].help_text = _HELP[name]
 
 
 class PasswordForm(AskForm):
@@ -123,6 +152,8 @@ class AccountsAdmin(ActingAdmin[Any]):
         if db_field.name == "permissions":
             # The others open no page.
             kwargs["queryset"] = kwargs["queryset"].filter(content_type__app_label__in=_OURS)
+        if db_field.name == "groups":
+            kwargs["form_class"] = GroupsField
         return super().formfield_for_manytomany(db_field, request, **{**kwargs, "widget": boxes})
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -177,12 +208,43 @@ class UserAdmin(auth_admin.UserAdmin, AccountsAdmin):  # type: ignore[type-arg]
         (None, {"fields": ("username", "password")}),
         ("Who", {"fields": ("first_name", "last_name", "email")}),
         ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups")}),
-        ("When", {"fields": ("last_login", "date_joined")}),
+        ("When", {"fields": ("seen", "joined")}),
         _WHY,
     )
     filter_horizontal = ()
-    add_fieldsets = ((None, {"classes": ("wide",), "fields": ("username", "password1", "password2", "reason")}),)
-    list_display = ("username", "email", "is_active", "is_staff", "is_superuser", "last_login")
+    readonly_fields = ("seen", "joined")
+    add_fieldsets = (
+        (
+            None,
+            {
+                "classes": ("wide",),
+                "fields": ("username", "password1", "password2", "groups", "reason"),
+                "description": "The account gets in here at once, as staff, and may do what its groups may.",
+            },
+        ),
+    )
+    list_display = ("username", "email", "in_groups", "is_active", "is_staff", "is_superuser", "seen")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[User]:
+        return super().get_queryset(request).prefetch_related("groups")
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        if not change:
+            # An account has no other use.
+            obj.is_staff = True
+        super().save_model(request, obj, form, change)
+
+    @admin.display(description="Groups")
+    def in_groups(self, user: User) -> SafeString | str:
+        return labels.chips([group.name for group in user.groups.all()], most=3)
+
+    @admin.display(description="Last login", ordering="last_login")
+    def seen(self, user: User) -> SafeString:
+        return figures.when(user.last_login, never="never")
+
+    @admin.display(description="Date joined", ordering="date_joined")
+    def joined(self, user: User) -> SafeString:
+        return figures.when(user.date_joined)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002
         """It is one of the acts, which asks why, and whether one may."""
@@ -209,9 +271,14 @@ class GroupAdmin(auth_admin.GroupAdmin, AccountsAdmin):
     form = ReasonForm
     fields = ("name", "permissions", "reason")
     filter_horizontal = ()
+    list_display = ("name", "means")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.may_act(request) and (obj is None or obj.name not in groups.ROLES)
+
+    @admin.display(description="What its members may do")
+    def means(self, group: Group) -> str:
+        return groups.MEANS.get(group.name, "what its page says.")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> list[Any]:
         may = self.has_change_permission(request, obj)

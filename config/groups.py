@@ -17,6 +17,13 @@ CURATORS = "Curators"
 OPERATORS = "Operators"
 ROLES = (VIEWERS, CURATORS, OPERATORS)
 
+# What each may do, in a line. Nobody of them manages accounts: that is for superusers.
+MEANS = {
+    VIEWERS: "look at every list and page, without what is private.",
+    CURATORS: "look, read what is private, and right what is remembered. Nothing for good.",
+    OPERATORS: "do all that the console offers, except managing accounts.",
+}
+
 # What a curator may do beside looking: right what is remembered, and read what it comes from. Nothing for good.
 CURATING = frozenset({"change_memory", "change_consolidation", "read_private_content"})
 

@@ -27,14 +27,19 @@ register.simple_tag(labels.label, name="label")
 
 @register.simple_tag(takes_context=True)
 def where(context: Context) -> list[dict[str, str]]:
-    """Where a page is: the group and the item of the sidebar that lead to it, and what it is called."""
+    """Where a page is: the group and the item of the sidebar that lead to it, and what it is called.
+
+    A group that is called as its item is left out.
+    """
     called = str(context.get("original") or context.get("title") or "")
     for group in context.get("sidebar_navigation") or ():
         for item in group["items"]:
             if item.get("active") is True and str(item.get("title")) != "Start":
-                above = [{"title": str(group["title"])}, {"title": str(item["title"]), "link": str(item["link"])}]
-                is_it = context["request"].path == str(item["link"])
-                return [above[0], {"title": above[1]["title"]}] if is_it else [*above, {"title": called}]
+                over, name, link = str(group["title"]), str(item["title"]), str(item["link"])
+                above = [{"title": over}] if over != name else []
+                if context["request"].path == link:
+                    return [*above, {"title": name}]
+                return [*above, {"title": name, "link": link}, {"title": called}]
     return [{"title": called}]
 
 

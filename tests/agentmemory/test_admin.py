@@ -708,6 +708,22 @@ def test_a_viewer_sees_the_set_up_and_changes_nothing(viewer: Client, agent: Age
         assert viewer.post(where, {"reason": "x"}).status_code == 403
 
 
+def test_a_session_is_called_by_its_title_and_no_page_is_below_itself(operator: Client, session: Session) -> None:
+    text = operator.get(page("agentmemory_session_change", session.pk)).content.decode()
+    listed = operator.get(page("agentmemory_session_changelist")).content.decode()
+
+    assert f'id="title">{html.escape(HOSTILE)}</h2>' in text
+    where = listed[listed.index('id="where"') :].partition("</h1>")[0]
+    assert where.count("Sessions") == 1
+
+
+def test_another_one_is_offered_but_where_one_is_added(operator: Client) -> None:
+    listed, added = (operator.get(page(f"agentmemory_provider_{name}")) for name in ("changelist", "add"))
+
+    assert "addlink" in listed.content.decode()
+    assert "addlink" not in added.content.decode()
+
+
 def test_a_form_that_is_refused_names_its_fields_and_leads_to_them(operator: Client) -> None:
     text = operator.post(page("agentmemory_provider_add"), {"name": "glm"}).content.decode()
 
