@@ -12,8 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentmemory.console import links, permissions
-from agentmemory.models import Activity, Consolidation
-from agentmemory.services import inspection, providers
+from agentmemory.models import Activity, Consolidation, Memory
+from agentmemory.services import inspection, naming, providers
 from distillation.models import DistillationPass
 from distillation.services import calls, overview
 from sessions_exec.services import webhooks
@@ -46,8 +46,10 @@ def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, A
     ]
     if request.user.has_perm("sessions_exec.view_webhook"):
         found += _webhooks()
+    # Kept for all who look: each gets what they may read of it.
     of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
-    return [*found, *of_memories][:5]
+    private = permissions.reads_private(request)
+    return [*found, *({**item, "text": item["text"] if private else item["hidden"]} for item in of_memories)][:5]
 
 
 def _webhooks() -> list[dict[str, Any]]:
@@ -113,11 +115,14 @@ def _ask_anew(sender: object, *, instance: Activity | Consolidation, **_: Any) -
 
 
 def _needs_of_memories() -> list[dict[str, Any]]:
-    """What is held for a person, what contradicts, quotations that were not found: looked for among the newest."""
+    """What is held for a person, what contradicts, quotations that were not found: looked for among the newest.
+
+    In full, and as one is told who may not read what is private.
+    """
     found = [
         {
             "state": "held",
-            "text": f"{memory.key}: {memory.withdrawn_reason}",
+            **_told(memory, memory.withdrawn_reason, hidden="it waits for a person's word"),
             "url": links.memory(memory.pk),
             "at": memory.updated_at,
         }
@@ -126,7 +131,7 @@ def _needs_of_memories() -> list[dict[str, Any]]:
     found += [
         {
             "state": "distilled",
-            "text": f"{memory.key}: the curated and the distilled memory disagree",
+            **_told(memory, "the curated and the distilled memory disagree"),
             "url": links.memory(memory.pk) + "#other",
             "at": memory.updated_at,
         }
@@ -135,13 +140,21 @@ def _needs_of_memories() -> list[dict[str, Any]]:
     found += [
         {
             "state": "not found in its message",
-            "text": f"{source.memory.key}: a quotation from {source.session_name}",
+            **_told(source.memory, f"a quotation from {source.session_name}"),
             "url": links.memory(source.memory_id) + "#sources",
             "at": source.created_at,
         }
         for source in inspection.unverified()
     ]
     return found
+
+
+def _told(memory: Memory, line: str, *, hidden: str = "") -> dict[str, str]:
+    """What is said of a memory, and what to one who may not read it: `hidden` where the line itself may tell."""
+    instead = line if memory.owner_id is None else hidden or line
+    names = ((True, line), (False, instead))
+    full, less = (f"{naming.memory(memory, private=private)}: {said}" for private, said in names)
+    return {"text": full, "hidden": less}
 
 
 def latest(request: HttpRequest) -> list[dict[str, Any]]:

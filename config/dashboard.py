@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from agentmemory.console import charts, figures, links
+from agentmemory.console import charts, figures, links, permissions
 from agentmemory.services import inspection
 from config import attention, health
 from distillation.services import overview, states
@@ -47,6 +47,7 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "charts": cache.get_or_set("console:charts", _charts, CHARTS_KEPT),
         "needs": attention.needs(request, standing),
         "latest": attention.latest(request),
+        "shared_only": not permissions.reads_private(request),
     }
     return context
 

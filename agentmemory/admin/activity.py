@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Max, QuerySet
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
@@ -18,14 +20,26 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
-from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, links
+from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
+from agentmemory.console import figures, links, permissions
 from agentmemory.models import Activity
+from agentmemory.services import acts_of_memories
 
 MOST_ROWS = 50_000
 # Words have no index here: so many of the newest acts are looked through.
 MOST_SEARCHED = 50_000
 _COLUMNS = ("at", "who", "act", "target_type", "target_id", "target", "reason")
+
+
+CHUNK = 1_000
+LEFT_OUT = "Of acts on private memories you see who did what, and when: not what they are called, and not why."
+
+
+class _ActivityList(ConsoleList):
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        if not permissions.reads_private(request):
+            self.result_list = acts_of_memories.without_what_is_private(list(self.result_list))
 
 
 class AgeFilter(filters.ChoiceFilter):
@@ -59,6 +73,7 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
     search_help_text = "Words of who, on what and why, in the newest acts"
     ordering = ("-id",)
     list_filter = (KindFilter, AgeFilter, filters.word("who", "who"), filters.word("act", "act"))
+    list_before_template = "console/left_out.html"
     list_after_template = "console/activity_csv.html"
     counted = ("act", "acts")
     empty_line = "No operator has done anything yet."
@@ -69,7 +84,24 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
         if search_term.strip():
             newest = Activity.objects.aggregate(newest=Max("pk"))["newest"] or 0
             queryset = queryset.filter(pk__gt=newest - MOST_SEARCHED)
+            if not permissions.reads_private(request):
+                # A search that answers is a way of reading.
+                queryset = queryset.exclude(target_type__in=acts_of_memories.ON_MEMORIES)
         return super().get_search_results(request, queryset, search_term)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _ActivityList
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if not permissions.reads_private(request):
+            extra_context = {"left_out": LEFT_OUT, **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Activity | None:
+        row = super().get_object(request, object_id, from_field)
+        if row is not None and not permissions.reads_private(request):
+            (row,) = acts_of_memories.without_what_is_private([row])
+        return row
 
     @admin.display(description="When", ordering="id")
     def when(self, row: Activity) -> SafeString:
@@ -96,8 +128,10 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
         """The newest acts as a file, streamed."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        rows = Activity.objects.order_by("-id").values_list(*_COLUMNS)[:MOST_ROWS].iterator(chunk_size=1000)
-        answer = StreamingHttpResponse(_lines(rows), content_type="text/csv; charset=utf-8")
+        rows = Activity.objects.order_by("-id")[:MOST_ROWS].iterator(chunk_size=CHUNK)
+        answer = StreamingHttpResponse(
+            _lines(rows, private=permissions.reads_private(request)), content_type="text/csv; charset=utf-8"
+        )
         answer["Content-Disposition"] = 'attachment; filename="activity.csv"'
         return answer
 
@@ -109,11 +143,13 @@ class _Echo:
         return line
 
 
-def _lines(rows: Any) -> Iterator[str]:
+def _lines(rows: Iterator[Activity], *, private: bool) -> Iterator[str]:
     writer = csv.writer(_Echo())
     yield writer.writerow(_COLUMNS)
-    for at, *words in rows:
-        yield writer.writerow([at.isoformat(), *(_harmless(word) for word in words)])
+    while chunk := list(islice(rows, CHUNK)):
+        for row in chunk if private else acts_of_memories.without_what_is_private(chunk):
+            words = (getattr(row, name) for name in _COLUMNS[1:])
+            yield writer.writerow([row.at.isoformat(), *(_harmless(word) for word in words)])
 
 
 def _harmless(word: str) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.core import signing
 from django.core.exceptions import PermissionDenied
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Q, QuerySet, Value
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -20,9 +20,9 @@ from agentmemory.admin import filters, once
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm, Did, Undo
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.authorship import Author
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, labels, links, permissions
 from agentmemory.models import Consolidation, Memory
-from agentmemory.services import consolidation, spaces
+from agentmemory.services import consolidation, naming, spaces
 
 SALT = "consolidation-plan"
 GOOD_FOR_SECONDS = 3600
@@ -87,7 +87,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
     empty_line = "Nothing was merged, linked or forgotten yet. Consolidation looks once a day; see the dry run."
     list_display = ("what", "which", "stands_for_it", "because", "who", "when", "state", "row_acts")
     list_display_links = None
-    list_select_related = ("memory", "other", "space")
+    list_select_related = ("memory__owner", "other__owner", "space")
     search_fields = ("memory__key__exact",)
     search_help_text = "A key"
     ordering = ("-id",)
@@ -98,6 +98,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Consolidation]:
         rows = super().get_queryset(request).select_related(*self.list_select_related)
+        rows = rows.annotate(may_be_read=Value(permissions.reads_private(request)))
         return rows.defer("memory__search", "memory__content", "other__search", "other__content")
 
     def get_search_results(
@@ -105,27 +106,38 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
     ) -> tuple[QuerySet[Consolidation], bool]:
         if not (key := search_term.strip()):
             return queryset, False
-        meant = list(Memory.objects.filter(key=key).values_list("pk", flat=True)[: filters.MOST_MEANT])
+        # A list that answers is a way of reading: without the right to, only what is shared is looked for.
+        known = Memory.objects.all() if permissions.reads_private(request) else Memory.objects.filter(owner=None)
+        meant = list(known.filter(key=key).values_list("pk", flat=True)[: filters.MOST_MEANT])
         return queryset.filter(Q(memory__in=meant) | Q(other__in=meant)), False
 
-    def named(self, row: Consolidation) -> str:
-        return f"{row.get_kind_display()}: {row.memory.key}"
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.GET.get("q", "").strip() and not permissions.reads_private(request):
+            extra_context = {"left_out": permissions.SHARED_ONLY, **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
+
+    def named(self, row: Any) -> str:
+        return f"{row.get_kind_display()}: {naming.memory(row.memory, private=row.may_be_read)}"
 
     @admin.display(description="What", ordering="kind")
     def what(self, row: Consolidation) -> SafeString:
         return labels.label(row.get_kind_display())
 
     @admin.display(description="Memory")
-    def which(self, row: Consolidation) -> SafeString:
-        return links.anchor(links.memory(row.memory_id), row.memory.key)
+    def which(self, row: Any) -> SafeString:
+        return links.anchor(links.memory(row.memory_id), naming.memory(row.memory, private=row.may_be_read))
 
     @admin.display(description="Stands for it")
-    def stands_for_it(self, row: Consolidation) -> SafeString | str:
-        return links.anchor(links.memory(row.other_id), row.other.key) if row.other is not None else figures.NONE
+    def stands_for_it(self, row: Any) -> SafeString | str:
+        if row.other is None:
+            return figures.NONE
+        return links.anchor(links.memory(row.other_id), naming.memory(row.other, private=row.may_be_read))
 
     @admin.display(description="Why")
-    def because(self, row: Consolidation) -> SafeString:
-        return labels.lines(row.why, row.reason)
+    def because(self, row: Any) -> SafeString:
+        # A reason may name what it is about.
+        readable = naming.readable(row.memory, private=row.may_be_read)
+        return labels.lines(row.why, row.reason if readable else "")
 
     @admin.display(description="Who", ordering="author")
     def who(self, row: Consolidation) -> str:
@@ -136,9 +148,10 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
         return figures.when(row.at)
 
     @admin.display(description="State")
-    def state(self, row: Consolidation) -> SafeString:
+    def state(self, row: Any) -> SafeString:
         if row.undone_at is not None:
-            return labels.with_line("undone", f"by {row.undone_by}: {row.undone_reason}")
+            readable = naming.readable(row.memory, private=row.may_be_read)
+            return labels.with_line("undone", f"by {row.undone_by}" + (f": {row.undone_reason}" if readable else ""))
         return labels.label("in force" if _in_force(row) else "ended by itself")
 
     @admin.display(description="Actions")

@@ -9,6 +9,8 @@ from django.contrib.admin.utils import get_fields_from_path
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from agentmemory.console import permissions
+
 if TYPE_CHECKING:
     from django.contrib.admin import SimpleListFilter as ChoiceBase
     from django.contrib.admin import SimpleListFilter as TextBase
@@ -59,7 +61,11 @@ class TagFilter(TextBase):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = (self.value() or "").strip()
-        return queryset.filter(tags__contains=[value]) if value else queryset
+        if not value:
+            return queryset
+        # A list that answers is a way of reading: without the right to, only what is shared is looked through.
+        readable = queryset if permissions.reads_private(request) else queryset.filter(owner__isnull=True)
+        return readable.filter(tags__contains=[value])
 
 
 class ChoiceFilter(ChoiceBase):

@@ -24,7 +24,7 @@ from agentmemory.callers import Caller
 from agentmemory.console import diffs, figures, labels, links, permissions
 from agentmemory.models import Memory, MemorySource
 from agentmemory.search import lexical, ranking
-from agentmemory.services import inspection
+from agentmemory.services import inspection, naming
 
 PAIRS_SHOWN = 20
 QUERY_LENGTH = 500
@@ -37,6 +37,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
 
     acts: ClassVar[Sequence[Act]] = ACTS
     empty_line = "No memory yet: agents write them with a token, and distillation takes them out of transcripts."
+    list_before_template = "console/left_out.html"
     list_display = ("memory", "state", "owned", "tagged", "sourced", "used", "changed")
     list_display_links = ("memory",)
     list_select_related = ("space", "owner")
@@ -81,15 +82,30 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         return lexical.holding(readable, term), False
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        if permissions.reads_private(request) and self.has_view_permission(request):
-            permissions.note_list(request, Memory)
+        if permissions.reads_private(request):
+            if self.has_view_permission(request):
+                permissions.note_list(request, Memory)
+        elif any(request.GET.get(name, "").strip() for name in ("q", "tag")):
+            extra_context = {"left_out": permissions.SHARED_ONLY, **(extra_context or {})}
         return super().changelist_view(request, extra_context)
+
+    def named(self, row: Any) -> str:
+        return naming.memory(row, private=row.may_be_read)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if self.has_view_permission(request) and not permissions.reads_private(request):
+            row = self._one(object_id, may_be_read=False)
+            told = {"title": f"Change history: {self.named(row)}", "object": links.Named(row, self.named(row))}
+            extra_context = {**(extra_context or {}), **told}
+        return super().history_view(request, object_id, extra_context)
 
     @admin.display(description="Memory", ordering="key")
     def memory(self, memory: Any) -> SafeString:
-        readable = memory.owner_id is None or memory.may_be_read
+        readable = naming.readable(memory, private=memory.may_be_read)
         first = memory.content.strip().split("\n", 1)[0][:160] if readable else "private"
-        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', memory.key, first)
+        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', self.named(memory), first)
 
     @admin.display(description="Origin")
     def state(self, memory: Memory) -> SafeString:
@@ -107,8 +123,8 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         return format_html('{}<span class="am-first">{}</span>', owner, memory.space.slug)
 
     @admin.display(description="Tags")
-    def tagged(self, memory: Memory) -> SafeString | str:
-        return labels.chips(memory.tags, most=3)
+    def tagged(self, memory: Any) -> SafeString | str:
+        return labels.chips(memory.tags if naming.readable(memory, private=memory.may_be_read) else [], most=3)
 
     @admin.display(description="Sources")
     def sourced(self, memory: Any) -> str:
@@ -130,14 +146,16 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         """One memory with its sources, its history and the other one of its key."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        memory = self._one(object_id)
-        readable = memory.owner_id is None or permissions.reads_private(request)
+        private = permissions.reads_private(request)
+        memory = self._one(object_id, may_be_read=private)
+        readable = naming.readable(memory, private=private)
         context = {
             **self.admin_site.each_context(request),
-            "title": memory.key,
+            "title": self.named(memory),
             "opts": self.opts,
-            "original": links.Named(memory, memory.key),
+            "original": links.Named(memory, self.named(memory)),
             "memory": memory,
+            "private": private,
             "standing": _standing(memory),
             "acts": self.act_links(memory, request),
             "readable": readable,
@@ -146,7 +164,7 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
         if readable and memory.owner_id is not None:
             permissions.note_look(request, memory, memory.space)
         if readable:
-            context |= self._readable(memory, self.may_act(request))
+            context |= self._readable(memory, self.may_act(request), private=private)
             context |= _found_by(memory, request.GET.get("q", "").strip()[:QUERY_LENGTH])
         return TemplateResponse(request, "console/memory.html", context)
 
@@ -185,14 +203,15 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             **(links_to if self.may_act(request) else {}),
         }
 
-    def _one(self, object_id: str) -> Memory:
+    def _one(self, object_id: str, *, may_be_read: bool) -> Any:
         try:
-            rows = Memory.objects.with_use().with_merged().select_related("space", "owner", "merged_into", "repeats")
-            return rows.defer("search").get(pk=object_id)
+            others = ("space", "owner", "merged_into__owner", "repeats__owner")
+            rows = Memory.objects.with_use().with_merged().select_related(*others)
+            return rows.annotate(may_be_read=Value(may_be_read)).defer("search").get(pk=object_id)
         except (Memory.DoesNotExist, ValidationError):
             raise Http404 from None
 
-    def _readable(self, memory: Memory, may_act: bool) -> dict[str, Any]:
+    def _readable(self, memory: Memory, may_act: bool, *, private: bool) -> dict[str, Any]:
         other = inspection.the_other_one(memory)
         timeline = [
             {
@@ -207,7 +226,8 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             for version in inspection.history(memory)
         ]
         return {
-            "quotations": inspection.quotations(memory),
+            # Its sources are transcripts, which are private while what was made of them is shared.
+            "quotations": inspection.quotations(memory) if private else (),
             "timeline": timeline,
             "other": other,
             "other_url": links.memory(other.pk) if other else "",

@@ -19,6 +19,10 @@ from agentmemory.errors import Invalid
 from agentmemory.services import lookup
 from agentmemory.services.lookup import Found
 
+LEFT_OUT = (
+    "You see shared ones only: private memories, titles of sessions and what was said are not looked through for you."
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
@@ -91,6 +95,7 @@ def page(request: HttpRequest) -> HttpResponse:
         "title": "Search",
         "words": words,
         "groups": found,
+        "left_out": "" if permissions.reads_private(request) else LEFT_OUT,
         "purge_url": _everything(words) if _may_purge(request) else "",
     }
     return TemplateResponse(request, "console/search.html", context)
@@ -117,7 +122,8 @@ def _for_palette(request: HttpRequest, words: str, groups: Sequence[Group]) -> H
     ]
     if words:
         link = f"{reverse('admin:search')}?{urlencode({'s': words})}"
-        found.append(SearchResult(title="All that was found", description=words, link=link, icon="search"))
+        told = words if permissions.reads_private(request) else f"{words} · you see shared ones only"
+        found.append(SearchResult(title="All that was found", description=told, link=link, icon="search"))
     pages = Paginator(found, len(found) or 1)
     context = {"page_obj": pages, "results": pages.page(1), "page_counter": 0, "execution_time": 0}
     answer = TemplateResponse(request, "unfold/helpers/command_results.html", context)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.html import format_html
@@ -18,7 +18,7 @@ from agentmemory.admin import filters
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.console import conversation, figures, labels, links, permissions
 from agentmemory.models import Message, Session
-from agentmemory.services import inspection
+from agentmemory.services import inspection, naming
 
 PIECE = 100
 # A linked message stands a little below the top of its piece, so that what led to it is in view.
@@ -26,6 +26,7 @@ LEAD = 10
 
 
 NOTHING = SafeString()
+UNTITLED = "Only names are looked through for you: titles are made of what was said."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class StatusFilter(filters.ChoiceFilter):
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin[Session]):
     empty_line = "No session yet: a runner appends messages, or python manage.py import_transcripts brings files in."
+    list_before_template = "console/left_out.html"
     list_display = ("session", "whose", "state", "length", "spoken", "made")
     list_select_related = ("space", "agent")
     search_fields = ("name",)
@@ -68,13 +70,25 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
         self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
     ) -> tuple[QuerySet[Session], bool]:
         term = search_term.strip()
-        return (Session.objects.called(term, among=queryset) if term else queryset), False
+        if not term:
+            return queryset, False
+        if not permissions.reads_private(request):
+            return queryset.filter(name__startswith=term), False
+        return Session.objects.called(term, among=queryset), False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
+        # With the rows, since this object serves several requests at a time.
+        return super().get_queryset(request).annotate(may_be_read=Value(permissions.reads_private(request)))
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        if request.GET.get("q", "").strip() and not permissions.reads_private(request):
+            extra_context = {"left_out": UNTITLED, **(extra_context or {})}
+        return super().changelist_view(request, extra_context)
 
     @admin.display(description="Session", ordering="name")
-    def session(self, session: Session) -> SafeString:
-        return format_html(
-            '<span class="am-key">{}</span><span class="am-first">{}</span>', session.name, session.title
-        )
+    def session(self, session: Any) -> SafeString:
+        title = naming.title(session, private=session.may_be_read)
+        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', session.name, title)
 
     @admin.display(description="Agent", ordering="agent__handle")
     def whose(self, session: Session) -> SafeString:
@@ -110,7 +124,7 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
         first = max(1, _number(request.GET.get("from")) or _number(request.GET.get("at")) - LEAD)
         context = {
             **self.admin_site.each_context(request),
-            "title": session.title or session.name,
+            "title": naming.title(session, private=permissions.reads_private(request)) or session.name,
             "opts": self.opts,
             "original": links.Named(session, session.name),
             "session": session,

@@ -13,6 +13,7 @@ from agentmemory.services import records
 READ_PRIVATE = "agentmemory.read_private_content"
 # Whoever may make a certificate may do what one is made of.
 PURGE = "agentmemory.add_certificate"
+SHARED_ONLY = "You see shared ones only: keys, tags and words of private memories are not looked through for you."
 HIDDEN = "Hidden: it needs the permission “Read private content”."
 
 

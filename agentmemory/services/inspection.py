@@ -195,7 +195,7 @@ def unverified(count: int = 5) -> list[MemorySource]:
         verified=False, gone_at__isnull=True, memory__deleted_at__isnull=True, memory__withdrawn_at__isnull=True
     ).exclude(quote="")
     newest = MemorySource.objects.order_by("-pk").values("pk")[:SEARCHED]
-    return list(rows.filter(pk__in=newest).select_related("memory").order_by("-pk")[:count])
+    return list(rows.filter(pk__in=newest).select_related("memory__owner").order_by("-pk")[:count])
 
 
 def of_agent(agent: Agent) -> dict[str, int]:

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from agentmemory.models import Agent, Memory, Message, MessageIndex, Session, Space
 from agentmemory.search import lexical
-from agentmemory.services import finding, limits
+from agentmemory.services import finding, limits, naming
 
 SHOWN = 6
 """Rows of one kind: who finds so many goes on in its list."""
@@ -64,15 +64,15 @@ def spaces_and_agents(words: str, readable: bool) -> list[Found]:
 def memories(words: str, readable: bool) -> list[Found]:
     """By id; by key, whole or from its beginning; by words of content, key and tags. Those no longer in use, too.
 
-    A search that answers is a way of reading: the words of private memories are found by those alone who may read them.
+    A search that answers is a way of reading: private memories are found by those alone who may read them, by key too.
     """
     rows = Memory.objects.select_related("owner", "space").defer("search").order_by("-updated_at", "-id")
     if (pk := _uuid(words)) is not None:
         return [_memory(row, words, readable) for row in rows.filter(pk=pk)]
     within = rows if readable else rows.filter(owner__isnull=True)
-    found = {row.pk: row for row in rows.filter(key=words)[:SHOWN]}
+    found = {row.pk: row for row in within.filter(key=words)[:SHOWN]}
     if len(found) < SHOWN:
-        found |= {row.pk: row for row in rows.filter(key__startswith=words).order_by("pk")[:SHOWN]}
+        found |= {row.pk: row for row in within.filter(key__startswith=words).order_by("pk")[:SHOWN]}
     if len(found) < SHOWN:
         found = {row.pk: row for row in lexical.holding(within, words)[:SHOWN]} | found
         found = {row.pk: row for row in sorted(found.values(), key=lambda row: row.key != words)}
@@ -80,11 +80,15 @@ def memories(words: str, readable: bool) -> list[Found]:
 
 
 def sessions(words: str, readable: bool) -> list[Found]:
-    """By the beginning of the name that clients call it by, or by words of a newer title."""
-    rows = Session.objects.called(words).select_related("agent", "space").order_by("-pk")[:SHOWN]
+    """By the beginning of the name that clients call it by; for those who may read what is private, by newer titles."""
+    called = Session.objects.called(words) if readable else Session.objects.filter(name__startswith=words)
     return [
-        Found(row=row, title=row.name, line=" · ".join(filter(None, (row.title, row.agent.handle, row.space.slug))))
-        for row in rows
+        Found(
+            row=row,
+            title=row.name,
+            line=" · ".join(filter(None, (naming.title(row, private=readable), row.agent.handle, row.space.slug))),
+        )
+        for row in called.select_related("agent", "space").order_by("-pk")[:SHOWN]
     ]
 
 
@@ -105,12 +109,12 @@ def number(words: str) -> int | None:
 
 
 def _memory(row: Memory, words: str, readable: bool) -> Found:
-    may = row.owner_id is None or readable
+    may = naming.readable(row, private=readable)
     whose = f"{row.owner.handle if row.owner else 'shared'} · {row.space.slug}"
     said = finding.excerpt(row.content, words) if may else "private"
     return Found(
         row=row,
-        title=row.key,
+        title=naming.memory(row, private=readable),
         line=f"{said} · {whose}",
         states=[row.origin, *_gone(row)],
         private=may and row.owner_id is not None,

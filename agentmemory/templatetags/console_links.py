@@ -7,6 +7,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.console import links
+from agentmemory.models import Memory
+from agentmemory.services import naming
 
 register = template.Library()
 CHARS_QUOTED = 4_000
@@ -17,6 +19,12 @@ register.simple_tag(links.session, name="session_url")
 register.simple_tag(links.a_pass, name="pass_url")
 register.simple_tag(links.a_cursor, name="cursor_url")
 register.simple_tag(links.change, name="page_url")
+
+
+@register.simple_tag
+def memory_name(memory: Memory, private: bool) -> str:
+    """What a memory is called to one who may read what is private, or may not."""
+    return naming.memory(memory, private=private)
 
 
 @register.simple_tag

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters, sessions
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, labels, links, permissions
 from agentmemory.models import Message
 from distillation.services import taking_back
 from distillation.services.reconciliation import Change
@@ -42,7 +42,8 @@ def _counted(changes: Sequence[Change]) -> str:
 
 def _touches(request: HttpRequest, rows: Sequence[Message]) -> SafeString:
     changes = taking_back.plan(messages=rows)
-    return render_to_string("console/touched.html", {"changes": changes, "counted": _counted(changes)})
+    context = {"changes": changes, "counted": _counted(changes), "private": permissions.reads_private(request)}
+    return render_to_string("console/touched.html", context)
 
 
 @admin.register(Message)

@@ -16,15 +16,22 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, Permission, User
 from django.contrib.messages.storage.fallback import FallbackStorage
 from django.contrib.sessions.backends.db import SessionStore
+from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F, Value
+from django.db.models.functions import Concat
 from django.http import Http404, HttpResponse, HttpResponseForbidden, HttpResponseNotFound
 from django.template.response import TemplateResponse
 from django.test import Client, RequestFactory
 from django.urls import NoReverseMatch, URLPattern, URLResolver, resolve, reverse
 from django.utils import timezone
 
+from agentmemory import authorship
 from agentmemory.admin.acts import ActingAdmin
-from agentmemory.models import Activity, LoginTries, Memory, Session
+from agentmemory.authorship import Author
+from agentmemory.models import Activity, Consolidation, LoginTries, Memory, MemorySource, Session
+from agentmemory.services import curation, distilled
 from config import groups
 from distillation.models import DistillationPass
 from sessions_exec.models import Heartbeat, Recovery, Tick
@@ -70,7 +77,10 @@ CURATORS_ACTS = {
 }
 # What only those read who may read what is private: the words of fill().
 LINK = re.compile(r'href="(/admin/[^"#]+)')
-PRIVATE = ("Statement 0.", "Number 1.", "Distilled.", "Go on.")
+SAID = ("Statement 0.", "Number 1.", "Distilled.", "Go on.")
+# What memories and sessions are called, and what is kept beside: made of the same words, by the fixture below.
+CALLED = ("zqkey-", "zqtag", "zqcontext", "zqtitle", "zqreason")
+PRIVATE = (*SAID, *CALLED)
 
 
 @pytest.fixture
@@ -89,6 +99,24 @@ def filled() -> None:
     written = DistillationPass.objects.get()
     DistillationPass.objects.filter(pk=written.pk).update(id=1)
     Recovery.objects.create(**place, execution_id=uuid4(), epoch=1, turn=0, outcome="failed", expired_at=timezone.now())
+    call_it_by_what_was_said()
+
+
+def call_it_by_what_was_said() -> None:
+    """Keys, tags, contexts, titles and reasons that tell; and whatever needs a person, so that Start names it."""
+    cache.clear()
+    called = {"key": Concat(Value("zqkey-"), "key"), "tags": ["zqtag"], "context": "zqcontext"}
+    olga = Author(kind="operator", name="olga")
+    with transaction.atomic(), authorship.acting(olga, reason="zqreason"):
+        Memory.objects.update(**called, version=F("version") + 1)
+    Session.objects.update(title="zqtitle")
+    Consolidation.objects.update(reason="zqreason")
+    memory = Memory.objects.get(key="zqkey-k0")
+    MemoryFactory.create(owner=memory.owner, space=memory.space, origin="distilled", key=memory.key, content="Another.")
+    held = {"withdrawn_by": str(distilled.SCREENING), "withdrawn_reason": "zqreason", "withdrawn_at": timezone.now()}
+    MemoryFactory.create(owner=memory.owner, space=memory.space, origin="distilled", key="zqkey-held", **held)
+    MemorySource.objects.update(quote="never said", verified=False)
+    curation.edit(memory_id=memory.pk, author=olga, reason="zqreason", importance=0.9)
 
 
 def one_of(role: str) -> User:
@@ -206,6 +234,11 @@ def least_for(label: str, act: str) -> str:
 def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(filled: None, role: str) -> None:
     user = one_of(role)
     texts = {name: read(asked(user, address(name))) for name in names() if may(role, least(name))}
+    # In every state, and every memory by itself.
+    texts["standing"] = read(asked(user, reverse("admin:agentmemory_memory_changelist") + "?standing=any"))
+    for pk in Memory.objects.values_list("pk", flat=True):
+        texts[str(pk)] = read(asked(user, reverse("admin:agentmemory_memory_change", args=[pk])))
+        texts[f"history of {pk}"] = read(asked(user, reverse("admin:agentmemory_memory_history", args=[pk])))
     links = {html.unescape(link): name for name, text in texts.items() for link in LINK.findall(text)}
     assert len(links) > 50
     assert {link: name for link, name in links.items() if status(user, link) >= 400} == {}
@@ -213,12 +246,63 @@ def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(fill
     seen = {words for words in PRIVATE if any(words in text for text in texts.values())}
     looks = Activity.objects.filter(act="look", who=f"operator:{user}").exists()
     if role == groups.VIEWERS:
-        assert (seen, looks) == (set(), False)
+        assert {name: words for name, text in texts.items() for words in PRIVATE if words in text} == {}
+        assert not looks
         assert [link for link in links if "/act/" in link or "/add/" in link] == []
         pressed = ('name="_save"', 'name="action"')
         assert [name for name, text in texts.items() for button in pressed if button in text] == []
     else:
         assert (seen, looks) == (set(PRIVATE), True)
+
+
+SEARCHES = (
+    ("search", "s", "zqkey"),
+    ("search", "s", "zqtitle"),
+    ("agentmemory_memory_changelist", "standing=any&q", "zqtag"),
+    ("agentmemory_memory_changelist", "standing=any&tag", "zqtag"),
+    ("agentmemory_consolidation_changelist", "q", "zqkey-e"),
+    ("agentmemory_session_changelist", "q", "zqtitle"),
+    ("agentmemory_activity_changelist", "q", "zqreason"),
+)
+
+
+@pytest.mark.parametrize(("name", "parameter", "words"), SEARCHES)
+def test_m4_who_may_not_read_what_is_private_finds_none_of_it_by_what_it_is_called(
+    filled: None, name: str, parameter: str, words: str
+) -> None:
+    place = f"{reverse(f'admin:{name}')}?{parameter}={words}"
+    hit = re.compile(r'href="/admin/agentmemory/(memory|session)/[^"]+/change/')
+    viewer, curator = one_of(groups.VIEWERS), one_of(groups.CURATORS)
+    assert hit.search(read(asked(curator, place)))
+    text = read(asked(viewer, place))
+    assert not hit.search(text)
+    assert 'id="left-out"' in text, "and is told that there may be more"
+
+
+def test_m4_what_is_kept_of_the_start_page_is_told_to_each_as_they_may_read_it(filled: None) -> None:
+    viewer, curator = one_of(groups.VIEWERS), one_of(groups.CURATORS)
+    for user, seen in ((curator, True), (viewer, False), (curator, True)):
+        text = read(asked(user, reverse("admin:index")))
+        assert ("zqkey-held" in text) == seen
+        assert ("a private memory of ada" in text) != seen
+
+
+def test_m4_sources_of_a_shared_memory_are_transcripts_and_private(filled: None) -> None:
+    memory = Memory.objects.filter(origin="distilled", sources__isnull=False, merged_into=None).first()
+    assert memory is not None
+    curation.share(memory_id=memory.pk, author=Author(kind="operator", name="olga"), reason="for all")
+    place = reverse("admin:agentmemory_memory_change", args=[memory.pk])
+    told = {role: read(asked(one_of(role), place)) for role in (groups.VIEWERS, groups.CURATORS)}
+    assert memory.key in told[groups.VIEWERS]
+    assert ["Number 0." in text for text in told.values()] == [False, True]
+
+
+def test_m4_the_file_of_acts_names_no_private_memory(filled: None) -> None:
+    place = reverse("admin:agentmemory_activity_csv")
+    told = {role: read(asked(one_of(role), place)) for role in (groups.VIEWERS, groups.CURATORS)}
+    for words in ("zqkey-", "zqreason"):
+        assert [words in text for text in told.values()] == [False, True]
+    assert "edit,agentmemory.memory," in told[groups.VIEWERS], "what was done stays to be seen"
 
 
 def test_m4_an_act_that_opens_what_is_private_asks_for_the_right_to_it(filled: None) -> None:
