@@ -23,11 +23,11 @@ from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm
 from agentmemory.admin.base import ConsoleList, ReadOnlyAdmin
 from agentmemory.admin.subjects import MOST_ROWS
 from agentmemory.console import diffs, figures, goes, labels, links, permissions
-from agentmemory.models import Session
+from agentmemory.models import Provider, Session
 from distillation.admin import estimate, strip
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.querysets import BEHIND
-from distillation.services import operations, redistillation, states
+from distillation.services import operations, redistillation, resolution, states
 from sessions_exec.services import heartbeats
 
 PASSES_SHOWN = 200
@@ -55,6 +55,17 @@ class WaitingFilter(filters.ChoiceFilter):
             return worded.filter(word=value)
         words = states.STUCK if value == "stuck" else (value,)
         return worded.filter(BEHIND, word__in=words) if value else queryset
+
+
+class FailedByFilter(filters.WordFilter):
+    """Those that wait after a failure of the provider of this name."""
+
+    title = "failed by"
+    parameter_name = "failed_by"
+
+    def chosen(self, queryset: QuerySet[Any], value: str) -> QuerySet[Any]:
+        provider = Provider.objects.filter(name=value).first()
+        return queryset.filter(pk__in=operations.after_failures(provider).values("pk")) if provider else queryset.none()
 
 
 class _StatedList(ConsoleList):
@@ -174,7 +185,12 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
     search_fields = ("session__name__startswith",)
     search_help_text = "The beginning of a session's name"
     ordering = ("due_since", "id")
-    list_filter = (WaitingFilter, filters.word("space", "space__slug"), filters.word("agent", "agent__handle"))
+    list_filter = (
+        WaitingFilter,
+        filters.word("space", "space__slug"),
+        filters.word("agent", "agent__handle"),
+        FailedByFilter,
+    )
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -245,6 +261,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "cursor": cursor,
             "state": states.describe(cursor, timezone.now()),
             "bar": _lag_bar(cursor),
+            "resolved": resolution.resolve(cursor.agent),
             "acts": self.act_links(cursor, request),
             "passes": passes,
             "estimate_url": estimate.of(cursor) if cursor.lag else "",

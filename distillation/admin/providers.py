@@ -9,16 +9,17 @@ from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import providers as base
 from agentmemory.admin.acts import Act, Asked, Did, Undo
 from agentmemory.admin.base import ConsoleList
-from agentmemory.console import figures, labels
+from agentmemory.console import figures, goes, labels, links
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Provider
 from agentmemory.services.providers import pause_line
-from distillation.services import calls, providing
+from distillation.services import calls, operations, providing, states
 
 
 class NoAnswer(AgentMemoryError):
@@ -41,6 +42,17 @@ def _test(provider: Provider, asked: Asked) -> str:
     if not tried.ok:
         raise NoAnswer(tried.error)
     return f"{provider} answered in {tried.seconds:g} s." if tried.called else tried.text
+
+
+def _clear_backoff(provider: Provider, asked: Asked) -> str:
+    count = operations.clear_backoffs(provider_id=provider.pk, operator=asked.operator, reason=asked.reason)
+    sessions = "1 session no longer waits" if count == 1 else f"{figures.number(count)} sessions no longer wait"
+    return f"{sessions} after failures of {provider}; a pass over each is due now."
+
+
+def _backs_off(request: HttpRequest, rows: Sequence[Provider]) -> SafeString:
+    waiting = sum(operations.after_failures(row).count() for row in rows)
+    return goes.with_it("What is tried again:", {"sessions that back off": waiting})
 
 
 def _held_back(provider: Provider) -> bool:
@@ -94,6 +106,18 @@ class ProviderAdmin(base.ProviderAdmin):
             run=_test,
             final="What was called is paid for, whatever comes back.",
         ),
+        Act(
+            name="clear-backoff",
+            label="Clear backoff",
+            explains="Forgets the failures, and the wait after them, of all sessions whose newest pass asked it and "
+            "failed. Each is tried again within seconds, and calls the model once for each window.",
+            run=_clear_backoff,
+            preview=_backs_off,
+            final="The counts of failures begin anew, and what is read is paid for, whatever comes of it.",
+            needs="distillation.change_cursor",
+            offered=lambda provider: operations.after_failures(provider).exists(),
+            beside=True,
+        ),
     )
     list_display = ("called_by", "what", "state", "serves", "called", "row_acts")
     change_form_outer_before_template = "console/provider_before.html"
@@ -123,18 +147,37 @@ class ProviderAdmin(base.ProviderAdmin):
         about = self._about(request, provider) if provider else {}
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), **about})
 
+    def _backoff(self, request: HttpRequest, provider: Provider) -> dict[str, Any]:
+        """How many sessions wait after its failures, where they are listed, and what ends that."""
+        if not request.user.has_perm("distillation.view_cursor"):
+            return {}
+        count = operations.after_failures(provider).count()
+        (act,) = (each for each in self.acts if each.name == "clear-backoff")
+        may = count > 0 and self._allows(request, act, [provider])
+        return {
+            "backing_off": count,
+            "backing_off_url": _listed(provider) if count else "",
+            "clear_url": self.act_url(act.name, [provider.pk]) if may else "",
+        }
+
     def _about(self, request: HttpRequest, provider: Provider) -> dict[str, Any]:
         test = providing.last_test(provider)
         asked = calls.in_the_last_day().get(provider.pk, calls.Calls())
         return {
             "acts": self.act_links(provider, request),
             "provider": provider,
+            **self._backoff(request, provider),
             "pause": pause_line(provider, now=timezone.now()).removeprefix("paused "),
             "calls": asked,
             "failing": labels.with_line("failing", asked.line) if asked.failing else "",
             "test": test,
             "test_state": labels.label(_verdict(test.detail)) if test else "",
         }
+
+
+def _listed(provider: Provider) -> str:
+    query = urlencode({"waiting": states.BACKING_OFF, "failed_by": provider.name})
+    return links.listing("distillation", "cursor", query)
 
 
 def _verdict(detail: dict[str, Any]) -> str:

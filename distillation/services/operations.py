@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, OuterRef, Subquery
 from django.utils import timezone
 
 from agentmemory.errors import Invalid, NotFound
-from agentmemory.models import Session
+from agentmemory.models import Provider, Session
 from agentmemory.services import activity
 from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.querysets import CursorQuerySet
 from distillation.services import coordinator, reading
 
 DISTIL_AGAIN = "distil again"
+MOST_CLEARED = 10_000
 
 
 def run_now(*, cursor_id: int, operator: str, reason: str) -> None:
@@ -31,6 +33,35 @@ def clear_backoff(*, cursor_id: int, operator: str, reason: str) -> None:
         cursor = _locked(cursor_id)
         Cursor.objects.filter(pk=cursor_id).update(**_fresh(), enqueued_at=None)
         _record("clear backoff", cursor, operator, reason, failures=cursor.failures)
+
+
+def after_failures(provider: Provider) -> CursorQuerySet:
+    """Sessions that wait after a failure of which this provider was part: the newest pass over them asked it."""
+    newest = DistillationPass.objects.filter(cursor=OuterRef("pk")).order_by("-pk").values("provider")[:1]
+    waiting = Cursor.objects.behind().filter(next_attempt_at__gt=timezone.now())
+    return waiting.alias(asked=Subquery(newest)).filter(asked=provider.pk)
+
+
+def clear_backoffs(*, provider_id: int, operator: str, reason: str) -> int:
+    """Forget the failures of all sessions that wait after this provider's, and ask for them. Returns how many.
+
+    At most `MOST_CLEARED`, and not those that somebody else has in hand. Raises `NotFound`.
+    """
+    with transaction.atomic():
+        provider = Provider.objects.filter(pk=provider_id).first()
+        if provider is None:
+            raise NotFound("There is no such provider.")
+        rows = after_failures(provider).select_for_update(of=("self",), skip_locked=True, no_key=True).order_by("pk")
+        ids = list(rows.values_list("pk", flat=True)[:MOST_CLEARED])
+        Cursor.objects.filter(pk__in=ids).update(**_fresh(), enqueued_at=None, requested_at=timezone.now())
+        activity.record(
+            "clear backoff",
+            who=f"operator:{operator}",
+            target=provider,
+            reason=reason,
+            detail={"sessions": len(ids)},
+        )
+    return len(ids)
 
 
 def distil_again(*, cursor_id: int, seq: int, operator: str, reason: str) -> None:

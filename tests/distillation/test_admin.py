@@ -18,7 +18,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agentmemory.console import figures
-from agentmemory.models import Agent, Memory, Provider, Space
+from agentmemory.models import Activity, Agent, Memory, Provider, Space
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, preview, reading
@@ -354,6 +354,50 @@ def test_a_provider_is_tried_and_shows_what_came_back(operator: Client, server: 
     told += operator.post(provider_act("test", provider), {"reason": "again"}, follow=True).content.decode()
     assert "HTTP 529" in told
     assert HOSTILE not in told
+
+
+def test_from_an_error_to_its_cure_in_links(operator: Client, server: ModelServer, tell: Tell) -> None:
+    """The pass leads to its provider, the provider to all sessions that wait after its failures, and to their end."""
+    server.script(*[model_server.status(500)] * 2)
+    rows = [cursor_of(tell(TOLD, name=name)) for name in ("s1", "s2")]
+    for row in rows:
+        distilling.run_pass(cursor_id=row.pk)
+    other = cursor_of(tell(TOLD, name="s3"))
+    Cursor.objects.filter(pk=other.pk).update(failures=1, next_attempt_at=timezone.now() + timedelta(hours=1))
+    provider = providers.ensure("anthropic")
+    where = reverse("admin:agentmemory_provider_change", args=[provider.pk])
+    agent = reverse("admin:agentmemory_agent_change", args=[rows[0].agent_id])
+
+    told = operator.get(page("distillationpass_change", DistillationPass.objects.earliest("pk").pk)).content.decode()
+    assert f'href="{where}"' in told
+    assert f'href="{agent}"' in told
+    assert f'href="{where}"' in operator.get(page("cursor_change", rows[0].pk)).content.decode()
+
+    told = operator.get(where).content.decode()
+    listed = html.unescape(re.findall(r'id="backing-off"><a class="am-link" href="([^"]+)">2 back off<', told)[0])
+    waiting = operator.get(listed).content.decode()
+    assert "s1" in waiting
+    assert "s3" not in waiting
+    clear = html.unescape(re.findall(r'id="clear-backoff" href="([^"]+)">Clear backoff of 2 sessions<', told)[0])
+    assert "sessions that back off" in operator.get(clear).content.decode()
+    operator.post(clear, {"reason": "it is well again"})
+
+    assert list(Cursor.objects.filter(failures=0, requested_at__isnull=False).order_by("pk")) == rows
+    other.refresh_from_db()
+    assert other.failures == 1
+    act = Activity.objects.get(act="clear backoff")
+    assert (act.target, act.reason, act.detail) == ("anthropic", "it is well again", {"sessions": 2})
+    assert 'id="clear-backoff"' not in operator.get(where).content.decode()
+
+
+def test_a_viewer_clears_no_backoff(viewer: Client, server: ModelServer, tell: Tell) -> None:
+    server.script(model_server.status(500))
+    distilling.run_pass(cursor_id=cursor_of(tell(TOLD)).pk)
+    provider = providers.ensure("anthropic")
+    told = viewer.get(reverse("admin:agentmemory_provider_change", args=[provider.pk])).content.decode()
+    assert "1 backs off" in told
+    assert 'id="clear-backoff"' not in told
+    assert viewer.post(provider_act("clear-backoff", provider), {"reason": "x"}).status_code == 403
 
 
 def test_a_viewer_tries_no_provider(viewer: Client, server: ModelServer) -> None:

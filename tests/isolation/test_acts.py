@@ -106,6 +106,16 @@ def mergeable() -> Memory:
     return distilled("y")
 
 
+def failed_provider() -> Provider:
+    provider = ProviderFactory.create()
+    row = cursor(position=0, watermark=1, failures=3, next_attempt_at=timezone.now() + timedelta(hours=3))
+    DistillationPass.objects.create(
+        space=row.space, agent=row.agent, cursor=row, session_name="s1", epoch=99, start=0, end=1,
+        provider=provider, outcome="failed", failure="connection",
+    )  # fmt: skip
+    return provider
+
+
 def archived_space() -> Space:
     space = Space.objects.get()
     spaces.archive(space_id=space.pk)
@@ -199,6 +209,7 @@ READY: dict[tuple[str, str], Callable[[], Model]] = {
     ("agentmemory.agent", "delete"): archived_agent,
     ("agentmemory.provider", "resume"): stopped_provider,
     ("agentmemory.provider", "test"): offline_provider,
+    ("agentmemory.provider", "clear-backoff"): failed_provider,
     ("auth.user", "activate"): inactive,
     ("auth.user", "set-password"): somebody,
     ("auth.user", "sign-out"): signed_in,
