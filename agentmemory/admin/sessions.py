@@ -147,7 +147,12 @@ class SessionAdmin(ReadOnlyAdmin[Session]):
             "panels": [panel.html for panel in said],
             "feet": [panel.foot for panel in said],
             "here": request.get_full_path(),
-            "turns": conversation.turns(messages, memories=margin, lines=lines, acts=acts, readable=readable),
+            "turns": conversation.turns(
+                messages, memories=margin, lines=lines, acts=acts, first=first, readable=readable
+            ),
+            "left": inspection.messages_left(session),
+            # Behind the last one that is there; a further piece tells of its own.
+            "missing": session.last_seq - last if messages and len(messages) < PIECE else 0,
             "first": messages[0].seq if messages else 0,
             "last": last if messages else 0,
             "earlier": f"{page}?from={max(1, first - PIECE)}" if first > 1 else "",

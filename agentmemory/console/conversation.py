@@ -37,6 +37,8 @@ class Entry:
     gone: str = ""
     memories: Sequence[Memory] = ()
     line: str = ""
+    missing: int = 0
+    """Messages before it that are not there any more: numbers are given once."""
     acts: Sequence[Mapping[str, str]] = ()
 
     @property
@@ -66,10 +68,15 @@ def turns(
     memories: Mapping[int, Sequence[Memory]],
     lines: Mapping[int, str],
     acts: Mapping[int, Sequence[Mapping[str, str]]],
+    first: int,
     readable: bool = True,
 ) -> list[Turn]:
-    """Messages as turns. `memories` go into the margin, `lines` below the message of their number, `acts` beside it."""
+    """Messages as turns, from the number `first` on.
+
+    `memories` go into the margin, `lines` below the message of their number, `acts` beside it.
+    """
     found: list[Turn] = []
+    awaited = first
     for message in messages:
         if not found or found[-1].ended:
             found.append(Turn())
@@ -80,10 +87,12 @@ def turns(
                 gone=_gone(message),
                 memories=memories.get(message.seq, ()),
                 line=lines.get(message.seq, ""),
+                missing=max(0, message.seq - awaited),
                 acts=acts.get(message.seq, ()),
             )
         )
         found[-1].ended = message.ends_turn
+        awaited = message.seq + 1
     return found
 
 

@@ -19,6 +19,8 @@ _TWIN = {"space": OuterRef("space"), "owner": OuterRef("owner"), "key": OuterRef
 SOURCES_SHOWN = 50
 # How many of the newest rows are looked through for what stands out.
 SEARCHED = 1_000
+COUNTED = 10_000
+"""Messages of a session up to which those are counted that are left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,13 @@ def curated_of(memory: Memory) -> Memory | None:
 def conversation(session: Session, *, first: int, count: int) -> list[Message]:
     """A piece of a transcript: `count` messages from the number `first` on."""
     return list(Message.objects.filter(session=session, seq__gte=first).order_by("seq")[:count])
+
+
+def messages_left(session: Session) -> int | None:
+    """How many messages of a session are there still; None for a long one, of which that is not counted."""
+    if session.last_seq > COUNTED:
+        return None
+    return Message.objects.filter(session=session).order_by().values("pk").count()
 
 
 def memories_from(session: Session, *, first: int, last: int) -> dict[int, list[Memory]]:

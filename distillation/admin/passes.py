@@ -200,6 +200,7 @@ def _content(row: DistillationPass) -> dict[str, Any]:
     window = replay.window_of(row)
     return {
         "shown": window.shown if window else (),
+        "erased": replay.erased_since(row),
         "prompt": replay.prompt_of(row),
         "pretty": _pretty(row.answer),
         "raw": row.answer[:CHARS_OF_AN_ANSWER],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentmemory.models import Message
 from distillation import prompts, windows
 from distillation.models import DistillationPass
 from distillation.services import reading
@@ -10,6 +11,15 @@ from distillation.services import reading
 def window_of(distillation_pass: DistillationPass) -> windows.Window | None:
     """What the pass was shown; nothing once its session is gone."""
     return reading.window_of(distillation_pass) if distillation_pass.session_id else None
+
+
+def erased_since(distillation_pass: DistillationPass) -> int:
+    """How many of the messages that the pass was shown are not there any more, in a session that is."""
+    if distillation_pass.session_id is None:
+        return 0
+    shown = set(distillation_pass.shown)
+    left = Message.objects.filter(session=distillation_pass.session_id, seq__in=shown)
+    return len(shown) - left.count()
 
 
 def prompt_of(distillation_pass: DistillationPass) -> prompts.Prompt | None:

@@ -1,0 +1,101 @@
+"""What the pages say of what is not there any more: that it was erased, and not that it never was."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+
+from agentmemory.authorship import Author
+from agentmemory.models import Message, Session
+from agentmemory.services import purging
+from agentmemory.services.purging import Scope
+from distillation.models import DistillationPass
+from tests.distillation.conftest import Tell
+from tests.distillation.test_purging import item, remembered
+from tests.support.model_server import ModelServer
+
+pytestmark = pytest.mark.django_db
+OLGA = Author(kind="operator", name="olga")
+
+
+@pytest.fixture
+def operator(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("olga"))
+    return client
+
+
+def purge(session: Session, *uids: str) -> None:
+    ids = session.messages.filter(uid__in=uids).values_list("pk", flat=True)
+    purging.purge(scope=Scope(message_ids=list(ids)), author=OLGA, reason="asked for")
+
+
+def said(client: Client, session: Session, query: str = "") -> str:
+    page = client.get(reverse("admin:agentmemory_session_change", args=[session.pk]) + query).content.decode()
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def of_pass(client: Client) -> str:
+    page = reverse("admin:distillation_distillationpass_change", args=[DistillationPass.objects.get().pk])
+    return client.get(page).content.decode()
+
+
+def test_a_pass_whose_messages_were_purged_says_so_and_what_it_cost(
+    operator: Client, server: ModelServer, tell: Tell
+) -> None:
+    session = tell("We call it one.", "And two.")
+    remembered(server, session, item("name", "It is one.", [1]))
+    assert "erased since" not in of_pass(operator)
+    purge(session, "u1")
+    assert "1 message that was shown was erased since" in of_pass(operator)
+    purge(session, "u2")
+    text = of_pass(operator)
+    assert "2 messages that were shown were erased since" in text
+    assert "no model was called" not in text
+    assert "<dt>Tokens</dt>" in text
+
+
+def test_a_pass_that_called_no_model_still_says_that(operator: Client, tell: Tell) -> None:
+    session = tell("One.")
+    place = {"space": session.space, "agent": session.agent, "session": session, "session_name": session.name}
+    DistillationPass.objects.create(**place, epoch=1, start=0, end=2)
+    assert "Nothing was said in this stretch: no model was called." in of_pass(operator)
+
+
+@pytest.mark.parametrize(
+    ("gone", "told"),
+    [
+        (("u1", "u2"), "2 messages were erased here"),
+        (("u2",), "1 message was erased here"),
+        (("u3", "r4"), "2 messages were erased here"),
+    ],
+)
+def test_a_conversation_marks_where_messages_were_erased(
+    operator: Client, tell: Tell, gone: tuple[str, ...], told: str
+) -> None:
+    session = tell("One.", "Two.", "Three.")
+    whole = said(operator, session)
+    assert "4 messages ·" in whole
+    assert "erased" not in whole
+    purge(session, *gone)
+    text = said(operator, session)
+    assert text.count(told) == 1
+    left = Message.objects.count()
+    assert f"{left} message{'' if left == 1 else 's'}, others were erased ·" in text
+
+
+def test_a_conversation_of_which_nothing_is_left_says_so(operator: Client, tell: Tell) -> None:
+    session = tell("One.")
+    purge(session, "u1", "r2")
+    assert "Nothing is left: 2 messages were erased here." in said(operator, session)
+
+
+def test_a_later_piece_of_a_conversation_takes_no_earlier_one_for_erased(operator: Client, tell: Tell) -> None:
+    session = tell("One.", "Two.", "Three.")
+    assert "erased" not in said(operator, session, "?from=3")
+    purge(session, "u2")
+    assert "erased here" in said(operator, session, "?from=2")
+    assert "erased here" not in said(operator, session, "?from=3")
