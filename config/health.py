@@ -17,12 +17,12 @@ from django.utils.timesince import timesince
 from agentmemory.models import Space
 from config import writing
 from distillation.models import Cursor
-from distillation.services import states
+from distillation.services import coordinator, states
 from sessions_exec.models import Tick
 from sessions_exec.services import heartbeats
 
 NO_WORKER = "no task cluster gives a sign of life: start one with `python manage.py worker`, or use `up`"
-COORDINATOR = "coordinator"
+COORDINATOR = coordinator.NAME
 OURS = frozenset({"agentmemory", "sessions_exec", "distillation"})
 CADENCES = 3
 # The queue's scheduler looks every 30 seconds, and the work itself takes its time.

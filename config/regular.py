@@ -56,7 +56,7 @@ def schedules() -> list[regular.Schedule]:
         coordinate = "distillation.tasks.coordinate"
         found.append(
             regular.Schedule(
-                name="coordinator", what=COORDINATES, function=coordinate, every=settings.AGENTMEMORY_CADENCE
+                name=coordinator.NAME, what=COORDINATES, function=coordinate, every=settings.AGENTMEMORY_CADENCE
             )
         )
     return found
@@ -102,7 +102,7 @@ def ticks() -> list[regular.Tick]:
     if settings.AGENTMEMORY_CADENCE < SHORTEST_SCHEDULE:
         found.append(
             regular.Tick(
-                name="coordinator", what=COORDINATES, every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick
+                name=coordinator.NAME, what=COORDINATES, every=settings.AGENTMEMORY_CADENCE, function=coordinator.tick
             )
         )
     return found

@@ -275,6 +275,13 @@ def next_runs(wanted: Sequence[regular.Schedule]) -> dict[str, datetime]:
     return {name: row.next_run for name, row in rows.items() if row is not None}
 
 
+def next_run(name: str) -> datetime | None:
+    """When the schedule of this name runs next; nothing where there is none."""
+    rows = Schedule.objects.filter(name=name, func=PERFORM, next_run__isnull=False).exclude(repeats=0)
+    found: datetime | None = rows.order_by("id").values_list("next_run", flat=True).first()
+    return found
+
+
 def _shape(each: regular.Schedule) -> dict[str, Any]:
     return {
         "func": PERFORM,

@@ -27,7 +27,7 @@ from agentmemory.models import Provider, Session
 from distillation.admin import estimate, strip
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.querysets import BEHIND
-from distillation.services import operations, redistillation, resolution, states
+from distillation.services import attempts, operations, redistillation, resolution, states
 from sessions_exec.services import heartbeats
 
 PASSES_SHOWN = 200
@@ -74,14 +74,18 @@ class _StatedList(ConsoleList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        for cursor, state in zip(rows, states.describe_many(rows, timezone.now()), strict=True):
-            cursor.state = state
+        now, look = timezone.now(), attempts.look()
+        for cursor, state in zip(rows, states.describe_many(rows, now), strict=True):
+            cursor.state, cursor.next = state, attempts.words(cursor, state, look=look, now=now)
         self.result_list = rows
 
 
 def _run_now(cursor: Cursor, asked: Asked) -> str:
     operations.run_now(cursor_id=cursor.pk, operator=asked.operator, reason=asked.reason)
-    return f"A pass over {cursor.session.name} is due now."
+    cursor.refresh_from_db(fields=["requested_at", "enqueued_at", "next_attempt_at", "acquired_at", "expires_at"])
+    now = timezone.now()
+    when = attempts.words(cursor, states.describe(cursor, now), look=attempts.look(), now=now)
+    return f"{cursor.session.name} is {when}." if when else f"{cursor.session.name} is asked for."
 
 
 def _clear_backoff(cursor: Cursor, asked: Asked) -> str:
@@ -134,6 +138,7 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             run=_run_now,
             final="What is read is paid for, whatever comes of it.",
             bulk=True,
+            offered=lambda cursor: cursor.lag > 0 or cursor.retry_seq is not None,
         ),
         Act(
             name="clear-backoff",
@@ -231,8 +236,8 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
         return figures.number(cursor.failures) if cursor.failures else figures.NONE
 
     @admin.display(description="Next attempt", ordering="next_attempt_at")
-    def next_attempt(self, cursor: Cursor) -> SafeString:
-        return figures.when(cursor.next_attempt_at)
+    def next_attempt(self, cursor: Any) -> SafeString:
+        return _next(cursor, cursor.next)
 
     @admin.display(description="Last success", ordering="last_success_at")
     def last_success(self, cursor: Cursor) -> SafeString:
@@ -251,6 +256,8 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
         cursor = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdigit() else None
         if cursor is None:
             raise Http404
+        now = timezone.now()
+        state = states.describe(cursor, now)
         passes = list(DistillationPass.objects.filter(cursor=cursor).defer("answer").order_by("-id")[:PASSES_SHOWN])
         held = Quarantine.objects.filter(cursor=cursor, state=Quarantine.State.HELD).order_by("-seq")
         context = {
@@ -259,7 +266,9 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "opts": self.opts,
             "original": links.Named(cursor, cursor.session.name),
             "cursor": cursor,
-            "state": states.describe(cursor, timezone.now()),
+            "state": state,
+            "next": _next(cursor, attempts.words(cursor, state, look=attempts.look(), now=now)),
+            "lease_over": cursor.expires_at is not None and cursor.expires_at <= now,
             "bar": _lag_bar(cursor),
             "resolved": resolution.resolve(cursor.agent),
             "acts": self.act_links(cursor, request),
@@ -290,6 +299,14 @@ def _again(request: HttpRequest, cursor: Cursor) -> dict[str, Any]:
         "withdraw_url": links.act("agentmemory", "memory", "withdraw", going, here) if may else "",
         "withdraws": len(going),
     }
+
+
+def _next(cursor: Cursor, words: str) -> SafeString:
+    """When it is taken up; a time that is over says nothing about that."""
+    if words:
+        return format_html('<span class="am-line">{}</span>', words)
+    later = cursor.next_attempt_at is not None and cursor.next_attempt_at > timezone.now()
+    return figures.when(cursor.next_attempt_at if later else None)
 
 
 def _lag_bar(cursor: Cursor) -> SafeString:

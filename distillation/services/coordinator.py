@@ -25,6 +25,8 @@ from distillation.querysets import CursorQuerySet
 from sessions_exec import queue
 from sessions_exec.services import executions
 
+NAME = "coordinator"
+"""What its schedule and its tick are called."""
 TASK = "distillation.tasks.distil_agent"
 MOST_AT_ONCE = 5_000
 

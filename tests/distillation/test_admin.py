@@ -22,6 +22,7 @@ from agentmemory.models import Activity, Agent, Memory, Provider, Space
 from agentmemory.services import providers
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, preview, reading
+from sessions_exec.services import heartbeats
 from tests.distillation.conftest import Tell, cursor_of
 from tests.factories import AgentFactory, MemoryFactory
 from tests.support import model_server
@@ -136,6 +137,37 @@ def test_d24_run_now_is_asked_with_a_reason_and_done_by_the_service(operator: Cl
     assert operator.post(act("run-now", cursor), {"reason": "I want to see it"}).status_code == 302
     cursor.refresh_from_db()
     assert cursor.requested_at is not None or cursor.enqueued_at is not None
+
+
+def test_d24_run_now_says_when_it_is_taken_up_and_so_do_the_page_and_the_list(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    heartbeats.beat(worker="this", host="h", pid=1, processes=1)
+
+    told = operator.post(act("run-now", cursor), {"reason": "I want to see it"}, follow=True).content.decode()
+
+    assert "s1 is asked for: taken up within seconds." in told
+    assert ">asked for: taken up within seconds<" in told
+    assert ">asked for: taken up within seconds<" in operator.get(page("cursor_changelist")).content.decode()
+
+
+def test_run_now_is_not_offered_where_nothing_waits(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    assert "act-run-now" in operator.get(page("cursor_change", cursor.pk)).content.decode()
+
+    Cursor.objects.update(position=2)
+
+    assert "act-run-now" not in operator.get(page("cursor_change", cursor.pk)).content.decode()
+    told = operator.post(act("run-now", cursor), {"reason": "x"}, follow=True).content.decode()
+    assert "nothing was done" in told
+    assert Cursor.objects.get().requested_at is None
+
+
+def test_a_lease_that_is_over_reads_so(operator: Client, tell: Tell) -> None:
+    cursor = cursor_of(tell(TOLD))
+    now = timezone.now()
+    for at, words in ((now + timedelta(minutes=2), "ends <time"), (now - timedelta(seconds=52), "ended <time")):
+        Cursor.objects.update(holder="host:1", expires_at=at)
+        assert f"epoch 0, {words}" in operator.get(page("cursor_change", cursor.pk)).content.decode()
 
 
 def test_d24_clearing_the_backoff_makes_it_due(operator: Client, tell: Tell) -> None:
