@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -59,7 +60,9 @@ class ConsoleList(ChangeList):
             found = keyset.page(self.queryset, self.order, place=_place(place), size=self.list_per_page)
         except keyset.BadPlaceError as error:
             raise IncorrectLookupParameters from error
-        self.result_list = found.rows
+        # A place is of the list's own order: within the page its rows may stand otherwise.
+        of: Any = self.model_admin
+        self.result_list = of.arranged(found.rows, self.query)
         self.result_count = self.full_result_count = len(found.rows)
         self.whole = not (found.previous or found.next)
         self.previous_url, self.next_url = self._to(found.previous), self._to(found.next)
@@ -140,6 +143,10 @@ class ConsoleAdmin(UnfoldAdmin[Row]):
         # The list's own name, where the framework would say "Select … to change".
         title = {"title": capfirst(str(self.opts.verbose_name_plural))}
         return super().changelist_view(request, {**title, **(extra_context or {})})
+
+    def arranged(self, rows: Sequence[Row], words: str) -> Sequence[Row]:
+        """The rows of one page of what was searched for, in the order in which they stand there."""
+        return rows
 
     def get_sortable_by(self, request: HttpRequest) -> list[Any]:
         """Columns that can be sorted by without sorting all rows: the others offer it not."""

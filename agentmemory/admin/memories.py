@@ -21,10 +21,11 @@ from agentmemory.admin.acts import Act, ActingAdmin
 from agentmemory.admin.base import ReadOnlyAdmin
 from agentmemory.admin.memory_acts import ACTS
 from agentmemory.callers import Caller
-from agentmemory.console import diffs, figures, labels, links, permissions
+from agentmemory.console import diffs, figures, labels, links, markup, permissions
 from agentmemory.models import Memory, MemorySource
-from agentmemory.search import lexical, ranking
+from agentmemory.search import lexical, marking, ranking
 from agentmemory.services import inspection, naming
+from agentmemory.services.lookup import IN_CONTEXT
 
 PAIRS_SHOWN = 20
 QUERY_LENGTH = 500
@@ -79,7 +80,15 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
             return queryset.filter(pk=term), False
         # A search that answers is a way of reading: without the right to, only what is shared is searched.
         readable = queryset if permissions.reads_private(request) else queryset.filter(owner__isnull=True)
-        return lexical.holding(readable, term), False
+        return lexical.holding(readable, term).annotate(in_view=lexical.is_in_view(term)), False
+
+    def arranged(self, rows: Sequence[Memory], words: str) -> Sequence[Memory]:
+        """Those that match by their context alone come last, and each shows where the words are."""
+        marks = marking.pattern(words) if words else None
+        shown: list[Any] = list(rows)
+        for row in shown:
+            row.marks = marks
+        return sorted(shown, key=lambda row: not getattr(row, "in_view", True))
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         if permissions.reads_private(request):
@@ -105,7 +114,12 @@ class MemoryAdmin(ActingAdmin[Memory], ReadOnlyAdmin[Memory]):
     def memory(self, memory: Any) -> SafeString:
         readable = naming.readable(memory, private=memory.may_be_read)
         first = memory.content.strip().split("\n", 1)[0][:160] if readable else "private"
-        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>', self.named(memory), first)
+        marks = getattr(memory, "marks", None)
+        if marks is not None and readable:
+            first = markup.bold(marking.excerpt(memory.content, marks), marks)
+        why = "" if getattr(memory, "in_view", True) else format_html('<span class="am-line">{}</span>', IN_CONTEXT)
+        called = self.named(memory)
+        return format_html('<span class="am-key">{}</span><span class="am-first">{}</span>{}', called, first, why)
 
     @admin.display(description="Origin")
     def state(self, memory: Memory) -> SafeString:

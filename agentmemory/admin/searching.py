@@ -116,7 +116,7 @@ def _note(request: HttpRequest, groups: Sequence[Group]) -> None:
 
 def _for_palette(request: HttpRequest, words: str, groups: Sequence[Group]) -> HttpResponse:
     found = [
-        SearchResult(title=each.title, description=f"{group.kind.title} · {each.line}", link=url, icon=group.kind.icon)
+        SearchResult(title=each.title, description=_described(group, each), link=url, icon=group.kind.icon)
         for group in groups
         for each, url in group.rows or ()
     ]
@@ -129,6 +129,10 @@ def _for_palette(request: HttpRequest, words: str, groups: Sequence[Group]) -> H
     answer = TemplateResponse(request, "unfold/helpers/command_results.html", context)
     answer["HX-Trigger"] = "search"
     return answer
+
+
+def _described(group: Group, found: Found) -> str:
+    return " · ".join(filter(None, (group.kind.title, found.line, found.why)))
 
 
 def _may_purge(request: HttpRequest) -> bool:

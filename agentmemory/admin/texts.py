@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 from agentmemory.console import diffs, permissions
 from agentmemory.models import Memory
-from agentmemory.services import curation, inspection
+from agentmemory.services import curation, inspection, naming
 from agentmemory.services.inspection import Version
 
 SHOWN = 5
@@ -34,7 +34,7 @@ def restored(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:
         return SafeString("")
     change = {
         "says": f"Version {version.event.version} is written again, as version {memory.version + 1}.",
-        "by": version,
+        "by": version if _readable(request, memory) else None,
         "also": _also(memory, version),
         **_texts(request, memory, memory.content, version.content),
     }
@@ -57,20 +57,26 @@ def _also(memory: Memory, version: Version) -> str:
 
 def _promoted(request: HttpRequest, row: Memory) -> dict[str, Any]:
     curated = inspection.curated_of(row)
+    called = naming.memory(row, private=permissions.reads_private(request))
     if curated is None:
-        says = f"There is no curated memory {row.key} of this owner: a new one is written."
+        says = f"{called}: there is no curated memory of its key and owner, a new one is written."
         return {"says": says, **_texts(request, row, None, row.content)}
-    says = f"The curated memory {row.key} is written over: its version {curated.version} becomes {curated.version + 1}."
+    becomes = f"its version {curated.version} becomes {curated.version + 1}."
+    says = f"{called}: the curated memory of its key and owner is written over, {becomes}"
     if curated.withdrawn_at is not None:
         says += " It is withdrawn, and comes back with that."
-    if curated.tags != row.tags:
+    if curated.tags != row.tags and _readable(request, row):
         says += f" Its tags become: {', '.join(row.tags) or 'none'}."
     return {"says": says, **_texts(request, row, curated.content, row.content)}
 
 
+def _readable(request: HttpRequest, memory: Memory) -> bool:
+    return naming.readable(memory, private=permissions.reads_private(request))
+
+
 def _texts(request: HttpRequest, memory: Memory, now: str | None, then: str) -> dict[str, Any]:
     """For those who may read them; that they did is on record."""
-    if memory.owner_id is not None and not permissions.reads_private(request):
+    if not _readable(request, memory):
         return {"hidden": permissions.HIDDEN}
     if memory.owner_id is not None:
         permissions.note_look(request, memory, memory.space)

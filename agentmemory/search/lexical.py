@@ -28,6 +28,9 @@ MAX_TERMS = 32
 FLOOR = 0.1
 """What a row matches must weigh this share of the query's heaviest terms, or it is not found at all."""
 
+IN_VIEW = "ABC"
+"""A memory's key, content and tags, what a message says itself. D is the context, which is never shown."""
+
 _FLOOR_TERMS = 6
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -43,6 +46,10 @@ class Term:
     @property
     def stem_query(self) -> str:
         return quoted(self.stem) + (":*" if self.prefix else "")
+
+    def stem_query_in(self, places: str) -> str:
+        """The same in some places of a row alone, by the letters that they have in its vector."""
+        return f"{quoted(self.stem)}:{'*' if self.prefix else ''}{places}"
 
     @property
     def word_query(self) -> str:
@@ -64,6 +71,11 @@ class LexicalQuery:
     def all_of(self) -> str:
         """A tsquery that holds where every term does."""
         return " & ".join(term.stem_query for term in self.terms)
+
+    @property
+    def all_in_view(self) -> str:
+        """A tsquery that holds where every term stands in what is shown of a row."""
+        return " & ".join(term.stem_query_in(IN_VIEW) for term in self.terms)
 
 
 @dataclass(frozen=True)
@@ -144,14 +156,27 @@ class _Wanted(SearchQuery):
     template = "%(expressions)s::tsquery"
 
 
-def holding(rows: models.QuerySet[Any], text: str, *, search: str = "search") -> models.QuerySet[Any]:
-    """Those of `rows` that hold all words of `text`, not ranked: their list keeps its own order."""
+def holding(
+    rows: models.QuerySet[Any], text: str, *, search: str = "search", in_view: bool = False
+) -> models.QuerySet[Any]:
+    """Those of `rows` that hold all words of `text`, not ranked: their list keeps its own order.
+
+    `in_view`: only such as hold them in what is shown of them, and not in their context.
+    """
     wanted = query(text)
     if wanted is None:
         return rows.none()
-    matching = {search: _Wanted(wanted.all_of)}
+    matching = {search: _Wanted(wanted.all_in_view if in_view else wanted.all_of)}
     few = list(rows.model._default_manager.filter(**matching).values_list("pk", flat=True)[: narrowing.FEW + 1])
     return rows.filter(pk__in=few) if len(few) <= narrowing.FEW else rows.filter(**matching)
+
+
+def is_in_view(text: str) -> Any:
+    """Whether a row that holds all words of `text` holds them in what is shown of it: for `annotate`."""
+    wanted = query(text)
+    if wanted is None:
+        return models.Value(True)
+    return models.ExpressionWrapper(models.Q(search=_Wanted(wanted.all_in_view)), output_field=models.BooleanField())
 
 
 def with_names(queryset: models.QuerySet[Any, Any]) -> tuple[str, dict[str, Any]]:

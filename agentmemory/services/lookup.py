@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.db import OperationalError, connection, transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from agentmemory.models import Agent, Memory, Message, MessageIndex, Session, Space
-from agentmemory.search import lexical
-from agentmemory.services import finding, limits, naming
+from agentmemory.search import lexical, marking
+from agentmemory.services import limits, naming
 
 SHOWN = 6
 """Rows of one kind: who finds so many goes on in its list."""
@@ -21,16 +22,24 @@ PATIENCE_MS = 1_500
 LENGTH = 200
 NUMBER = 18
 
+IN_CONTEXT = "in its context"
+BEFORE_IT = "in what was said before it"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """A row that was meant. `private`: its `line` says what only those may read who may read what is private."""
+    """A row that was meant. `private`: its `line` says what only those may read who may read what is private.
+
+    `marks` matches the words in the line; `why` says where they are, when they are not to be seen in it.
+    """
 
     row: Any
     title: str
     line: str = ""
     states: Sequence[str] = ()
     private: bool = False
+    marks: re.Pattern[str] | None = None
+    why: str = ""
 
 
 Finder = Callable[[str, bool], Iterable[Found]]
@@ -64,19 +73,33 @@ def spaces_and_agents(words: str, readable: bool) -> list[Found]:
 def memories(words: str, readable: bool) -> list[Found]:
     """By id; by key, whole or from its beginning; by words of content, key and tags. Those no longer in use, too.
 
-    A search that answers is a way of reading: private memories are found by those alone who may read them, by key too.
+    Those that match by their context alone come last. A search that answers is a way of reading: private memories are
+    found by those alone who may read them, by key too.
     """
     rows = Memory.objects.select_related("owner", "space").defer("search").order_by("-updated_at", "-id")
     if (pk := _uuid(words)) is not None:
-        return [_memory(row, words, readable) for row in rows.filter(pk=pk)]
+        return [_memory(row, None, readable) for row in rows.filter(pk=pk)]
     within = rows if readable else rows.filter(owner__isnull=True)
     found = {row.pk: row for row in within.filter(key=words)[:SHOWN]}
     if len(found) < SHOWN:
         found |= {row.pk: row for row in within.filter(key__startswith=words).order_by("pk")[:SHOWN]}
+    hidden: list[Memory] = []
     if len(found) < SHOWN:
-        found = {row.pk: row for row in lexical.holding(within, words)[:SHOWN]} | found
+        said, hidden = _said_and_hidden(within, words)
+        found = {row.pk: row for row in said} | found
         found = {row.pk: row for row in sorted(found.values(), key=lambda row: row.key != words)}
-    return [_memory(row, words, readable) for row in found.values()]
+    marks = marking.pattern(words)
+    shown = [_memory(row, marks, readable) for row in found.values()]
+    return [*shown, *(_memory(row, marks, readable, why=IN_CONTEXT) for row in hidden if row.pk not in found)]
+
+
+def _said_and_hidden(rows: QuerySet[Any], words: str) -> tuple[list[Any], list[Any]]:
+    """Rows that hold the words in view; and, where these are few, such as hold them in their context alone."""
+    said = list(lexical.holding(rows, words, in_view=True)[:SHOWN])
+    if len(said) == SHOWN:
+        return said, []
+    known = {row.pk for row in said}
+    return said, [row for row in lexical.holding(rows, words)[:SHOWN] if row.pk not in known]
 
 
 def sessions(words: str, readable: bool) -> list[Found]:
@@ -95,11 +118,13 @@ def sessions(words: str, readable: bool) -> list[Found]:
 def messages(words: str, readable: bool) -> list[Found]:
     """By uid; and, for those who may read what is private, by words of what was said."""
     rows = Message.objects.select_related("session__agent", "space").defer("content").order_by("-pk")
-    found = {row.pk: row for row in rows.filter(uid=words)[:SHOWN]}
+    found = {row.pk: "" for row in rows.filter(uid=words)[:SHOWN]}
     if readable and len(found) < SHOWN:
-        said = lexical.holding(MessageIndex.objects.order_by("-pk"), words).values_list("pk", flat=True)[:SHOWN]
-        found |= {row.pk: row for row in rows.filter(pk__in=list(said))}
-    return [_message(row, words, readable) for row in found.values()]
+        said, hidden = _said_and_hidden(MessageIndex.objects.order_by("-pk").only("pk"), words)
+        found = {**{row.pk: BEFORE_IT for row in hidden}, **{row.pk: "" for row in said}, **found}
+    marks = marking.pattern(words)
+    shown = sorted(rows.filter(pk__in=found), key=lambda row: found[row.pk] != "")
+    return [_message(row, marks, readable, why=found[row.pk]) for row in shown]
 
 
 def number(words: str) -> int | None:
@@ -108,17 +133,26 @@ def number(words: str) -> int | None:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= NUMBER else None
 
 
-def _memory(row: Memory, words: str, readable: bool) -> Found:
+def _memory(row: Memory, marks: re.Pattern[str] | None, readable: bool, *, why: str = "") -> Found:
     may = naming.readable(row, private=readable)
     whose = f"{row.owner.handle if row.owner else 'shared'} · {row.space.slug}"
-    said = finding.excerpt(row.content, words) if may else "private"
+    said = marking.excerpt(row.content, marks) if may else "private"
     return Found(
         row=row,
         title=naming.memory(row, private=readable),
         line=f"{said} · {whose}",
         states=[row.origin, *_gone(row)],
         private=may and row.owner_id is not None,
+        marks=marks,
+        why=why or _by_its_tags(row, marks),
     )
+
+
+def _by_its_tags(row: Memory, marks: re.Pattern[str] | None) -> str:
+    """Where neither the key nor the content has any of the words, and a tag does."""
+    if marks is None or marks.search(row.key) or marks.search(row.content):
+        return ""
+    return "in its tags" if any(map(marks.search, row.tags)) else ""
 
 
 def _gone(row: Memory) -> list[str]:
@@ -126,11 +160,19 @@ def _gone(row: Memory) -> list[str]:
     return [state for state, is_so in marks.items() if is_so][:1]
 
 
-def _message(row: Message, words: str, readable: bool) -> Found:
+def _message(row: Message, marks: re.Pattern[str] | None, readable: bool, *, why: str) -> Found:
     where = f"{row.session.agent.handle} · {row.space.slug}"
-    line = f"{finding.excerpt(row.text, words)} · {where}" if readable else where
+    line = f"{marking.excerpt(row.text, marks)} · {where}" if readable else where
     states = ["taken back"] if row.retracted_at else []
-    return Found(row=row, title=f"{row.session.name}, message {row.seq}", line=line, states=states, private=readable)
+    return Found(
+        row=row,
+        title=f"{row.session.name}, message {row.seq}",
+        line=line,
+        states=states,
+        private=readable,
+        marks=marks,
+        why=why,
+    )
 
 
 def _uuid(words: str) -> UUID | None:

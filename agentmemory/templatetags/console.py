@@ -9,7 +9,7 @@ from django.template import Context
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agentmemory.console import figures, labels
+from agentmemory.console import figures, labels, markup
 
 # A text that is longer is folded behind so much of it; a little more than that is not worth a click.
 FOLDED_BEHIND = 1_500
@@ -22,6 +22,7 @@ register.filter("number", figures.number)
 register.filter("money", figures.money)
 register.filter("duration", figures.duration)
 register.filter("chips", labels.chips)
+register.filter("bold", markup.bold)
 register.simple_tag(labels.label, name="label")
 
 

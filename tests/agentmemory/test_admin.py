@@ -715,6 +715,9 @@ def test_a_session_is_called_by_its_title_and_no_page_is_below_itself(operator: 
     assert f'id="title">{html.escape(HOSTILE)}</h2>' in text
     where = listed[listed.index('id="where"') :].partition("</h1>")[0]
     assert where.count("Sessions") == 1
+    User.objects.filter(username="ada").update(is_superuser=False)
+    User.objects.get(username="ada").groups.add(Group.objects.get(name="Viewers"))
+    assert 'id="title"' not in operator.get(page("agentmemory_session_change", session.pk)).content.decode()
 
 
 def test_another_one_is_offered_but_where_one_is_added(operator: Client) -> None:
@@ -755,16 +758,18 @@ def test_a_promotion_says_whether_it_writes_over_a_curated_memory_and_shows_both
     where = act("memory", "promote", distilled)
 
     new = operator.get(where).content.decode()
-    assert "There is no curated memory port of this owner: a new one is written." in new
+    assert "port: there is no curated memory of its key and owner, a new one is written." in new
     assert "Distilled." in new
 
     write(session.agent, "port", f"Curated. {HOSTILE}")
     over = operator.get(where).content.decode()
-    assert "The curated memory port is written over: its version 1 becomes 2." in over
+    assert "port: the curated memory of its key and owner is written over, its version 1 becomes 2." in over
     assert "It says now" in over
     assert "<del>Curated" in over
     assert HOSTILE not in over
-    assert "Curated" not in viewer_of_memories.get(where).content.decode()
+    unread = viewer_of_memories.get(where).content.decode()
+    assert "is written over, its version 1 becomes 2." in unread
+    assert ("Curated. " in unread, "port: " in unread) == (False, False)
 
 
 def test_a_viewer_compares_nothing_private(viewer: Client, session: Session) -> None:

@@ -8,7 +8,9 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
+from agentmemory.console import markup
 from agentmemory.models import Activity, Agent, Memory, MessageIndex, Session
+from agentmemory.search import marking
 from agentmemory.services import indexing, lookup, sessions, transcripts
 from distillation.models import Cursor, DistillationPass
 from tests.factories import AgentFactory, MemoryFactory
@@ -91,6 +93,56 @@ def test_an_exact_key_comes_first_and_what_is_gone_says_so(client: Client, agent
 
     assert text.index(">deploy-day</a>") < text.index(">about-it</a>")
     assert "</span>deleted</span>" in text
+
+
+def test_a_result_shows_its_words_and_comes_before_what_matches_by_its_context_alone(
+    client: Client, agent: Agent, memory: Memory
+) -> None:
+    MemoryFactory.create(owner=agent, key="weekdays", content="All are in.", context="Said about <b>Tuesdays</b>.")
+    MemoryFactory.create(owner=agent, key="office", content="We meet.", tags=["tuesdays"])
+    signed_in(client)
+
+    text = found(client, "Tuesday")
+
+    assert "We deploy on <b>Tuesdays</b>, when" in text
+    assert text.index(">deploy-day</a>") < text.index(">weekdays</a>")
+    assert text.index(">office</a>") < text.index(">weekdays</a>")
+    assert [text.count(f"<em>{why}</em>") for why in ("in its context", "in its tags")] == [1, 1]
+    listed = client.get(reverse("admin:agentmemory_memory_changelist"), {"q": "Tuesday"}).content.decode()
+    assert listed.index(">deploy-day<") < listed.index(">weekdays<")
+    assert "We deploy on <b>Tuesdays</b>, when" in listed
+    assert listed.count("in its context") == 1
+    palette = client.get(reverse("admin:search"), {"s": "Tuesday", "extended": "1"}).content.decode()
+    assert "All are in. · " in palette
+    assert 'in its context"' in palette
+
+
+def test_a_message_that_matches_by_what_was_said_before_it_says_so_and_comes_last(
+    client: Client, session: Session
+) -> None:
+    said = [transcripts.NewMessage(uid="msg_02", type="assistant", content="I will see to it.")]
+    transcripts.append(session=session, messages=said)
+    indexing.fill(MessageIndex.objects.all())
+
+    text = found(signed_in(client), "certificate")
+
+    assert "The staging <b>certificate</b> is about" in text
+    assert text.index(">standup-7, message 1</a>") < text.index(">standup-7, message 2</a>")
+    assert text.count("<em>in what was said before it</em>") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "shown"),
+    [
+        ("We deployed & rest.", "deploy", "We <b>deployed</b> &amp; rest."),
+        ("Go on, Google.", "go", "<b>Go</b> on, Google."),
+        ("東京で会う", "会う", "東京で<b>会う</b>"),
+        ("Nothing of it.", "", "Nothing of it."),
+        ("<script>", "script", "&lt;<b>script</b>&gt;"),
+    ],
+)
+def test_words_are_marked_in_their_forms_and_nothing_else_is_markup(text: str, words: str, shown: str) -> None:
+    assert markup.bold(text, marking.pattern(words)) == shown
 
 
 @pytest.mark.parametrize("words", ["Tuesday deploys", "certificates expiring", "deploy-day", "msg_01Q"])
