@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import NoReverseMatch, URLPattern, path
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import once, purge_acts
@@ -37,7 +38,7 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
     list_select_related = ("space",)
     search_fields = ("who", "reason")
     ordering = ("-id",)
-    fields = ("name", "when", "who", "reason", "space", "named", "took")
+    fields = ("name", "exactly", "who", "reason", "space", "named", "took")
     readonly_fields = fields
     list_before_template = "console/certificates_before.html"
 
@@ -48,6 +49,11 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
     @admin.display(description="When", ordering="id")
     def when(self, row: Certificate) -> SafeString:
         return figures.when(row.at)
+
+    @admin.display(description="When")
+    def exactly(self, row: Certificate) -> SafeString:
+        # To be read out and printed: on hover alone it would not be there.
+        return format_html("{} ({})", figures.exact(row.at), figures.when(row.at))
 
     @admin.display(description="Erased")
     def took(self, row: Certificate) -> str:
@@ -86,7 +92,7 @@ class CertificateAdmin(ReadOnlyAdmin[Certificate]):
                     return HttpResponseRedirect(links.listing("agentmemory", "certificate"))
                 return self._purge(request, scope, ask.cleaned_data["reason"])
             if request.method == "POST":
-                context |= {"scope": _ticked(scope), "preview": purge_acts.counted(purging.preview(scope=scope).counts)}
+                context |= {"scope": _ticked(scope), "preview": purge_acts.taken(request, scope)}
             elif form.is_valid():
                 found = finding.everything(form.cleaned_data["q"])
                 context |= {"found": found, "rows": [(row, _page(row)) for row in found.rows]}

@@ -9,6 +9,7 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
+from agentmemory.admin import beyond
 from agentmemory.admin.acts import Act, Asked, AskForm
 from agentmemory.console import goes, permissions, tables
 from agentmemory.models import Agent, Memory
@@ -45,8 +46,14 @@ def counted(counts: dict[str, int]) -> SafeString:
     return goes.with_it("What would be deleted or emptied:", tables.called(counts) or {"nothing": 0})
 
 
+def taken(request: HttpRequest, scope: Scope) -> SafeString:
+    """What a purge would take, and why it is more than what was chosen."""
+    preview = purging.preview(scope=scope)
+    return SafeString(counted(preview.counts) + beyond.explained(request, preview, scope))
+
+
 def _takes(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:
-    return counted(purging.preview(scope=Scope(memory_ids=[row.pk for row in rows])).counts)
+    return taken(request, Scope(memory_ids=[row.pk for row in rows]))
 
 
 def _purge(memory: Memory, asked: Asked) -> str:
@@ -67,7 +74,7 @@ def _delete(agent: Agent, asked: Asked) -> str:
 
 
 def _all_it_has(request: HttpRequest, rows: Sequence[Agent]) -> SafeString:
-    return counted(purging.preview(scope=Scope(agent_ids=[row.pk for row in rows])).counts)
+    return taken(request, Scope(agent_ids=[row.pk for row in rows]))
 
 
 MEMORY = Act(

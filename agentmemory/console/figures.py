@@ -55,9 +55,13 @@ def when(moment: datetime | None, *, never: str = NONE) -> SafeString:
         words = f"{_largest(span)} ago"
     else:
         words = f"in {duration(-span)}"
-    exact = moment.astimezone(UTC)
-    hover = f"{exact:%Y-%m-%d %H:%M:%S} UTC"
-    return format_html('<time datetime="{}" title="{}">{}</time>', exact.isoformat(), hover, words)
+    utc = moment.astimezone(UTC).isoformat()
+    return format_html('<time datetime="{}" title="{}">{}</time>', utc, exact(moment), words)
+
+
+def exact(moment: datetime) -> str:
+    """The time in UTC, to the second."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _largest(seconds: float) -> str:

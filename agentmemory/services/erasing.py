@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -32,8 +32,20 @@ from agentmemory.models import (
 )
 from agentmemory.services import activity, removals, sessions, transcripts
 
-Counts = Counter[str]
-"""Rows that were deleted or emptied, by table."""
+
+class Counts(Counter[str]):
+    """Rows that were deleted or emptied, by table; `rows`: the keys of those that several things take along."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: defaultdict[str, set[Any]] = defaultdict(set)
+
+    def once(self, table: str, keys: Iterable[Any]) -> None:
+        """Count these rows of a table, but for those that were counted before."""
+        new = set(keys) - self.rows[table]
+        self.rows[table] |= new
+        self[table] += len(new)
+
 
 AT_ONCE = 500
 REASON = "erased"
@@ -44,6 +56,8 @@ Piece = TypeVar("Piece")
 def memories(memory_ids: Collection[UUID], counts: Counts) -> None:
     """Erase memories with their history, and those that were merged into them: they say the same."""
     for ids in pieces(sorted(_with_merged(memory_ids))):
+        counts.rows[Memory._meta.db_table].update(Memory.objects.filter(pk__in=ids).values_list("pk", flat=True))
+        _count_versions(MemoryEvent.objects.filter(pgh_obj_id__in=ids), counts)
         _take_back_what_they_brought(ids)
         signals.memories_erased.send(Memory, memory_ids=ids, counts=counts)
         delete(MemorySource.objects.filter(Q(memory__in=ids) | Q(came_with__in=ids)), counts)
@@ -55,7 +69,7 @@ def memories(memory_ids: Collection[UUID], counts: Counts) -> None:
         Memory.objects.filter(Q(pk__in=ids) | Q(merged_into__in=ids)).update(merged_into=None, repeats=None)
         delete(Memory.objects.filter(pk__in=ids), counts)
         # Last: deleting a memory is the last entry of its history.
-        delete(MemoryEvent.objects.filter(pgh_obj_id__in=ids), counts)
+        MemoryEvent.objects.filter(pgh_obj_id__in=ids).delete()
         counts["agentmemory_activity"] += activity.forget(Memory, ids)
 
 
@@ -101,6 +115,18 @@ def delete(rows: QuerySet[Any], counts: Counts) -> None:
     _, by_model = rows.order_by().delete()
     for label, count in by_model.items():
         counts[apps.get_model(label)._meta.db_table] += count
+
+
+def history(rows: QuerySet[Any], counts: Counts) -> None:
+    """Delete versions of memories from their history."""
+    _count_versions(rows, counts)
+    rows.order_by().delete()
+
+
+def _count_versions(rows: QuerySet[Any], counts: Counts) -> None:
+    """Each once, and none of those that erasing itself wrote: nobody could tell where they come from."""
+    written = rows.exclude(pgh_context__reason=REASON)
+    counts.once(MemoryEvent._meta.db_table, written.values_list("pgh_id", flat=True))
 
 
 def pieces(items: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
@@ -177,7 +203,8 @@ def _settle(resting: Resting, near: set[UUID], session: Session, uids: Sequence[
 def _empty_contexts(ids: Sequence[UUID], counts: Counts) -> None:
     """Take the words around messages out of the history, and out of memories that nothing automatic has changed."""
     earlier = MemoryEvent.objects.filter(pgh_obj_id__in=ids).exclude(context="")
-    counts["agentmemory_memoryevent"] += earlier.update(context="")
+    _count_versions(earlier, counts)
+    earlier.update(context="")
     left_alone = Memory.objects.filter(~Q(edited_by="") | Q(withdrawn_at__isnull=False), pk__in=ids).exclude(context="")
     left_alone.update(context="", version=F("version") + 1, updated_at=timezone.now())
     MemoryEvent.objects.filter(pgh_obj_id__in=ids).exclude(context="").update(context="")
@@ -192,4 +219,4 @@ def _erase_versions(memory_id: UUID, versions: dict[int, bool], counts: Counts) 
         at = bisect_right(known, event.version)
         if at and not versions[known[at - 1]] and event.content != current:
             gone.append(event.pgh_id)
-    delete(MemoryEvent.objects.filter(pgh_id__in=gone), counts)
+    history(MemoryEvent.objects.filter(pgh_id__in=gone), counts)

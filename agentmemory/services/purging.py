@@ -5,8 +5,7 @@ A preview is the purge itself, taken back at its end: it cannot say anything els
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -51,9 +50,10 @@ class Scope:
 
 @dataclass(frozen=True, kw_only=True)
 class Preview:
-    """How many rows of each table a purge would delete or empty."""
+    """How many rows of each table a purge would delete or empty; and which, where one may go with another."""
 
     counts: dict[str, int] = field(default_factory=dict)
+    rows: Mapping[str, Collection[Any]] = field(default_factory=dict)
 
 
 class _TakenBack(Exception):
@@ -62,13 +62,13 @@ class _TakenBack(Exception):
 
 def preview(*, scope: Scope) -> Preview:
     """What a purge would do. It is done, counted and taken back."""
-    counts: Counts = Counter()
+    counts = Counts()
     try:
         with transaction.atomic():
             _erase(scope, counts, Author(kind="operator", name="preview"))
             raise _TakenBack
     except _TakenBack:
-        return Preview(counts=_told(counts))
+        return Preview(counts=_told(counts), rows=counts.rows)
 
 
 @transaction.atomic
@@ -81,7 +81,7 @@ def purge(*, scope: Scope, author: Author, reason: str) -> Certificate:
     _check(author, reason)
     if not scope.as_json():
         raise Invalid("Nothing was named that could be erased.")
-    counts: Counts = Counter()
+    counts = Counts()
     space = _erase(scope, counts, author)
     return _certified(scope.as_json(), counts, author=author, reason=reason, space=space)
 
@@ -101,7 +101,7 @@ def delete_agent(
         raise NotFound("There is no such agent.")
     if heir is None and not erase and _has_anything(agent):
         raise Invalid("The agent has memories or sessions: say to whom they go, or that they are to be erased.")
-    counts: Counts = Counter()
+    counts = Counts()
     with authorship.acting(author, reason=erasing.REASON), authorship.purging():
         if heir is None:
             _erase_all_of(agent, counts)
@@ -171,7 +171,7 @@ def _erase_all_of(agent: Agent, counts: Counts) -> None:
         erasing.session(session, counts)
     erasing.memories(list(Memory.objects.filter(owner=agent).values_list("pk", flat=True)), counts)
     # What it said privately before it was shared, or given to another.
-    erasing.delete(MemoryEvent.objects.filter(owner=agent), counts)
+    erasing.history(MemoryEvent.objects.filter(owner=agent), counts)
 
 
 def _give_all(agent: Agent, heir: Agent) -> None:

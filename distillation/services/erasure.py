@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -15,6 +14,7 @@ from django.utils import timezone
 from agentmemory import signals
 from agentmemory.models import Agent, MemoryEvent, MemorySource, Session
 from agentmemory.services import activity, erasing
+from agentmemory.services.erasing import Counts
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import contexts
 from distillation.services.passes import ERASED
@@ -34,7 +34,7 @@ SELECT p.id FROM distillation_distillationpass AS p WHERE p.space_id = ANY(%(spa
 
 
 @receiver(signals.memories_erased)
-def empty_for_memories(sender: object, *, memory_ids: Sequence[UUID], counts: Counter[str], **_: Any) -> None:
+def empty_for_memories(sender: object, *, memory_ids: Sequence[UUID], counts: Counts, **_: Any) -> None:
     """Empty every pass that has to do with these memories: its answer says what they said."""
     events = MemoryEvent.objects.filter(pgh_obj_id__in=memory_ids)
     known = list(events.values_list("space", "key", "pgh_context__author").distinct())
@@ -59,7 +59,7 @@ def empty_for_messages(
     uids: Sequence[str],
     seqs: Sequence[int],
     whole: bool,
-    counts: Counter[str],
+    counts: Counts,
     **_: Any,
 ) -> set[UUID]:
     """Empty the passes that read these messages, stop the one that reads them now, and forget their failures.
@@ -86,12 +86,12 @@ def empty_for_messages(
 
 
 @receiver(signals.passes_erased)
-def empty_passes(sender: object, *, pass_ids: Collection[int], counts: Counter[str], **_: Any) -> None:
+def empty_passes(sender: object, *, pass_ids: Collection[int], counts: Counts, **_: Any) -> None:
     empty(DistillationPass.objects.filter(pk__in=pass_ids), counts)
 
 
 @receiver(signals.agent_leaving)
-def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counter[str], **_: Any) -> None:
+def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counts, **_: Any) -> None:
     """Hand cursors, passes and quarantines over to the heir, or erase what is left of them."""
     for model in (Quarantine, DistillationPass, Cursor):
         rows: QuerySet[Any] = model._default_manager.filter(agent=agent)
@@ -101,7 +101,7 @@ def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counter[s
             erasing.delete(rows, counts)
 
 
-def empty(rows: QuerySet[DistillationPass], counts: Counter[str]) -> None:
+def empty(rows: QuerySet[DistillationPass], counts: Counts) -> None:
     """Take all words out of passes. Ids, tokens and what they cost stay; one that is under way has failed."""
     now = timezone.now()
     found = list(rows.only("written", "refused", "error", "outcome"))
@@ -114,8 +114,8 @@ def empty(rows: QuerySet[DistillationPass], counts: Counter[str]) -> None:
             row.outcome, row.failure, row.finished_at = DistillationPass.Outcome.FAILED, ERASED, now
     fields = ["answer", "written", "refused", "error", "outcome", "failure", "finished_at"]
     DistillationPass.objects.bulk_update(found, fields, batch_size=erasing.AT_ONCE)
-    counts["distillation_distillationpass"] += len(found)
     ids = [row.pk for row in found]
+    counts.once(DistillationPass._meta.db_table, ids)
     counts["agentmemory_activity"] += activity.forget(DistillationPass, ids)
 
 

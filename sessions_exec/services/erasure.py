@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.dispatch import receiver
 from agentmemory import signals
 from agentmemory.models import Agent, Message, Session
 from agentmemory.services import activity, erasing, removals, transcripts
+from agentmemory.services.erasing import Counts
 from sessions_exec.marks import OWN, SUMMARY
 from sessions_exec.models import Delivery, EventCounter, Execution, Input, ModelCall, Recovery, SessionEvent
 from sessions_exec.services import inbox
@@ -24,7 +24,7 @@ def erase(
     uids: Sequence[str],
     seqs: Sequence[int],
     whole: bool,
-    counts: Counter[str],
+    counts: Counts,
     **_: Any,
 ) -> None:
     """Empty the prompts that became these messages: their ids stay, so that none is admitted twice (S4).
@@ -50,7 +50,7 @@ def erase(
 
 
 @receiver(signals.inputs_erased)
-def erase_inputs(sender: object, *, input_ids: Collection[int], counts: Counter[str], **_: Any) -> set[int]:
+def erase_inputs(sender: object, *, input_ids: Collection[int], counts: Counts, **_: Any) -> set[int]:
     """Take inputs back that wait, and the words out of all of them; what became a message goes with that.
 
     Their ids stay, so that none is admitted twice (S4). What is gone with its session is no error.
@@ -71,7 +71,7 @@ def erase_inputs(sender: object, *, input_ids: Collection[int], counts: Counter[
 
 
 @receiver(signals.agent_leaving)
-def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counter[str], **_: Any) -> None:
+def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counts, **_: Any) -> None:
     """Forget what webhooks were told of an agent that is deleted, by whatever handle it goes on.
 
     What its calls cost is the heir's then, or is erased with it.
@@ -84,7 +84,7 @@ def leave(sender: object, *, agent: Agent, heir: Agent | None, counts: Counter[s
         erasing.delete(calls, counts)
 
 
-def _forget_summaries(session: Session, seqs: Sequence[int], counts: Counter[str]) -> None:
+def _forget_summaries(session: Session, seqs: Sequence[int], counts: Counts) -> None:
     """Remove the summaries that were made of what these messages said (S11): from them on, each later one too."""
     rows = Message.objects.filter(session=session, type=Message.Type.SYSTEM, subtype=SUMMARY, uid__startswith=OWN)
     uids = list(rows.filter(seq__gt=min(seqs, default=0)).values_list("uid", flat=True))

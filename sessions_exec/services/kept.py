@@ -79,7 +79,7 @@ PLACES = [
     ),
     Place(
         kind="task cluster",
-        looked=(Looked(model=Heartbeat, columns=("worker", "host", "last_restart_reason")),),
+        looked=(Looked(model=Heartbeat, columns=("worker", "host", "last_restart_reason", "last_death_task")),),
         stays=_OF_THE_CLUSTER,
     ),
     Place(kind="schedule", looked=(Looked(model=Tick, columns=("name", "outcome")),), stays=_OF_THE_CLUSTER),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import pytest
@@ -10,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agentmemory.authorship import Author
-from agentmemory.models import Message, Session
+from agentmemory.models import Certificate, Memory, MemoryEvent, Message, Session
 from agentmemory.services import purging
 from agentmemory.services.purging import Scope
 from distillation.models import DistillationPass
@@ -91,6 +92,51 @@ def test_a_conversation_of_which_nothing_is_left_says_so(operator: Client, tell:
     session = tell("One.")
     purge(session, "u1", "r2")
     assert "Nothing is left: 2 messages were erased here." in said(operator, session)
+
+
+def words(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def test_a_preview_says_why_more_goes_than_was_ticked_and_counts_each_row_once(
+    operator: Client, server: ModelServer, tell: Tell
+) -> None:
+    for n in range(3):
+        session = tell(f"It is {n}.", name="s1")
+        remembered(server, session, item("name", f"It is {n}.", [2 * n + 1]))
+    remembered(server, tell("And two.", name="s1"), item("two", "And two.", [7]))
+    first, *others, last = DistillationPass.objects.order_by("pk").values_list("pk", flat=True)
+    memory, other = Memory.objects.get(key="name"), Memory.objects.get(key="two")
+    versions = MemoryEvent.objects.count()
+    messages = Message.objects.filter(type="user").values_list("pk", flat=True)
+    ticked = {"memory": [str(memory.pk)], "pass": [str(first)], "message": [str(pk) for pk in messages]}
+    page = operator.post(reverse("admin:agentmemory_certificate_find"), {**ticked, "step": "preview"}).content.decode()
+    told = words(page)
+    assert f"passes {2 + len(others)} " in told
+    assert f"versions in the history of memories {versions} " in told, "and none that the purge itself writes"
+    assert "Their answers hold the same words. Beside what was chosen:" in told
+    beyond = page[page.index('id="beyond"') :]
+    assert [f">pass {pk}</a>" in beyond for pk in (first, *others, last)] == [False, *(True for _ in others), True]
+    assert reverse("admin:agentmemory_memory_change", args=[other.pk]) in beyond
+    assert reverse("admin:agentmemory_memory_change", args=[memory.pk]) not in beyond
+
+
+def test_of_many_that_go_along_twenty_are_named(operator: Client, tell: Tell) -> None:
+    session = tell("One.")
+    place = {"space": session.space, "agent": session.agent, "session": session, "session_name": session.name}
+    for _ in range(23):
+        DistillationPass.objects.create(**place, epoch=1, start=0, end=2, shown=[1], answer="One.")
+    ticked = {"message": [str(session.messages.get(uid="u1").pk)], "step": "preview"}
+    page = operator.post(reverse("admin:agentmemory_certificate_find"), ticked).content.decode()
+    assert page.count(">pass ") == 20
+    assert "and 3 more." in words(page)
+
+
+def test_a_certificate_says_its_time_in_text(operator: Client, tell: Tell) -> None:
+    purge(tell("One."), "u1")
+    certificate = Certificate.objects.get()
+    page = operator.get(reverse("admin:agentmemory_certificate_change", args=[certificate.pk])).content.decode()
+    assert f"{certificate.at:%Y-%m-%d %H:%M:%S} UTC" in words(page)
 
 
 def test_a_later_piece_of_a_conversation_takes_no_earlier_one_for_erased(operator: Client, tell: Tell) -> None:

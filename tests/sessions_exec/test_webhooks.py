@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -352,7 +351,7 @@ def test_a_purge_takes_what_names_the_session_out_of_what_waits_and_was_told(age
     happens(agent, session="s1")
     happens(agent, session="s2")
     with transaction.atomic(), authorship.purging():
-        erasing.session(session, Counter())
+        erasing.session(session, erasing.Counts())
     assert [row.body["data"]["session"] for row in Delivery.objects.all()] == ["s2"]
 
 
