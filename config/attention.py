@@ -133,7 +133,7 @@ def _needs_of_memories() -> list[dict[str, Any]]:
             "state": "distilled",
             **_told(memory, "the curated and the distilled memory disagree"),
             "url": links.memory(memory.pk) + "#other",
-            "at": memory.updated_at,
+            "at": memory.since,
         }
         for memory in inspection.disagreements()
     ]

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, Subquery
-from django.db.models.functions import TruncDate
+from django.db.models.functions import Greatest, TruncDate
 
 from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource, Message, Session
 from agentmemory.services import distilled
@@ -167,10 +167,11 @@ def written_per_day(since: datetime, until: datetime | None = None) -> dict[tupl
     return {(day, origin): n for day, origin, n in rows}
 
 
-def disagreements(count: int = 5) -> list[Memory]:
+def disagreements(count: int = 5) -> list[Any]:
     """Distilled memories beside a curated one of the same key and owner that says something else, newest first.
 
-    Those that are linked to it, or of which somebody said that both are right, are settled.
+    They disagree `since` the later of the two was written. Those that are linked, or of which somebody said that both
+    are right, are settled.
     """
     settled = Consolidation.objects.filter(kind="link", memory=OuterRef(OuterRef("pk")), other=OuterRef("pk"))
     curated = Memory.objects.live().filter(~Exists(settled), **_TWIN, origin=Memory.Origin.CURATED)
@@ -178,9 +179,10 @@ def disagreements(count: int = 5) -> list[Memory]:
     return list(
         Memory.objects.filter(pk__in=newest.values("pk"))
         .filter(Exists(curated.exclude(content=OuterRef("content"))))
-        .annotate(curated_id=Subquery(curated.values("pk")[:1]))
+        .annotate(curated_id=Subquery(curated.values("pk")[:1]), curated_at=Subquery(curated.values("updated_at")[:1]))
+        .annotate(since=Greatest("updated_at", "curated_at"))
         .select_related("space", "owner")
-        .order_by("-updated_at")[:count]
+        .order_by("-since")[:count]
     )
 
 

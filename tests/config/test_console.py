@@ -225,6 +225,30 @@ def test_charts_have_a_table_under_them(operator: Client) -> None:
     assert 'class="chart"' in text
 
 
+def test_the_charts_show_what_the_latest_activity_shows(operator: Client, waiting: Session) -> None:
+    """A pass that has just failed stood in the one and not in the other, for a minute."""
+    start(operator)
+    cursor = Cursor.objects.get(session=waiting)
+    row: dict[str, Any] = {"space": cursor.space, "agent": cursor.agent, "session_name": "s1", "start": 0, "end": 2}
+    DistillationPass.objects.create(**row, epoch=1, outcome="failed", failure="connection")
+
+    text = start(operator)
+
+    assert "pass" in words(text, "latest-activity")
+    assert re.search(rf"<td>{timezone.now():%Y-%m-%d}</td>\s*<td[^>]*>0</td>\s*<td[^>]*>0</td>\s*<td[^>]*>1</td>", text)
+
+
+def test_a_disagreement_is_as_old_as_the_newer_of_its_two(operator: Client) -> None:
+    curated = MemoryFactory.create(key="port", content="8443")
+    distilled = MemoryFactory.create(owner=curated.owner, origin="distilled", key="port", content="443")
+    Memory.objects.filter(pk=distilled.pk).update(updated_at=timezone.now() - timedelta(minutes=6))
+
+    told = words(start(operator), "needs-you")
+
+    assert "disagree" in told
+    assert "6 min ago" not in told
+
+
 def test_nothing_on_a_page_comes_from_another_host(operator: Client, waiting: Session) -> None:
     for where in ("index", "agentmemory_memory_changelist", "distillation_cursor_changelist"):
         text = operator.get(reverse(f"admin:{where}")).content.decode()
