@@ -35,7 +35,8 @@ class Found:
     """A row that holds the words. `kind` is `memory`, `message`, `session`, or what another place calls its own.
 
     `page` is the model and key of the row on whose page it is seen. `stays` says what becomes of it where no purge of
-    this row alone takes the words; empty where it can be chosen for one.
+    this row alone takes the words; empty where it can be chosen for one. `why` says where they are, when the row itself
+    has none of them.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Found:
     whose: str = ""
     page: tuple[type[models.Model], Any] | None = None
     stays: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +61,15 @@ class Everything:
 
 @dataclass(frozen=True, kw_only=True)
 class Looked:
-    """Columns of a table that are looked through; `row` is the one that has the key of the row that is shown for it."""
+    """Columns of a table that are looked through; `row` is the one that has the key of the row that is shown for it.
+
+    `why` says of that row where the words are, when they are in these columns and not in its own.
+    """
 
     model: type[models.Model]
     columns: Sequence[str]
     row: str = "pk"
+    why: str = ""
 
 
 def _nobodys(row: Any) -> str:
@@ -130,8 +136,9 @@ def _within(seconds: float, place: Place, text: str) -> list[Found] | None:
 
 def _find(place: Place, text: str) -> list[Found]:
     own = place.looked[0]
-    ids = {pk for looked in place.looked for pk in _holding(looked, text)}
-    rows = own.model._default_manager.filter(pk__in=ids).select_related(*place.related).order_by(place.order)
+    # The row's own columns last: what they hold is to be seen.
+    whys = {pk: looked.why for looked in reversed(place.looked) for pk in _holding(looked, text)}
+    rows = own.model._default_manager.filter(pk__in=whys).select_related(*place.related).order_by(place.order)
     indexes = [field.name for field in own.model._meta.concrete_fields if isinstance(field, SearchVectorField)]
     return [
         Found(
@@ -142,6 +149,7 @@ def _find(place: Place, text: str) -> list[Found]:
             whose=place.whose(row),
             page=place.page(row),
             stays=place.stays,
+            why=whys[row.pk],
         )
         for row in rows.defer(*indexes)[: MOST + 1]
     ]
@@ -185,7 +193,7 @@ def _escaped(words: str) -> str:
 
 
 def _said(row: Any, columns: Sequence[str], text: str) -> str:
-    """The words in the first column that has them; where another row or version has them, how this one begins."""
+    """The words in the first column that has them; nothing where another row or version has them."""
     told = [_plain(getattr(row, column)) for column in columns]
     return excerpt(next((said for said in told if text.lower() in said.lower()), ""), text)
 

@@ -57,8 +57,13 @@ PLACES = [
         kind="memory",
         looked=(
             Looked(model=Memory, columns=(*_SAID, "withdrawn_reason")),
-            Looked(model=MemoryEvent, columns=(*_SAID, "withdrawn_reason", "pgh_context"), row="pgh_obj"),
-            Looked(model=MemorySource, columns=("quote",), row="memory"),
+            Looked(
+                model=MemoryEvent,
+                columns=(*_SAID, "withdrawn_reason", "pgh_context"),
+                row="pgh_obj",
+                why="in its history: an earlier version, or why it was changed",
+            ),
+            Looked(model=MemorySource, columns=("quote",), row="memory", why="in words that are quoted as its source"),
         ),
         where=lambda row: row.key,
         whose=_owned,

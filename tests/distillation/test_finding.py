@@ -11,8 +11,9 @@ from django.test import Client
 from django.urls import reverse
 
 from agentmemory.authorship import Author
+from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Message, Session, StoredAnswer
-from agentmemory.services import finding, purging, spaces, stored_secrets, tokens
+from agentmemory.services import finding, memories, purging, spaces, stored_secrets, tokens
 from agentmemory.services.purging import Scope
 from sessions_exec.models import Input
 from sessions_exec.services import executions, inbox
@@ -231,3 +232,17 @@ def test_a_reason_on_record_is_found_and_it_is_said_that_it_stays(operator: Clie
     text = operator.get(reverse(FIND), {"q": WORDS}).content.decode()
     assert "The record of acts stays." in text
     assert 'type="checkbox"' not in text
+
+
+def test_words_that_only_an_earlier_version_has_are_said_to_be_in_the_history(operator: Client, agent: Agent) -> None:
+    caller = Caller(space=agent.space, agent=agent)
+    for said in ("Ottoline Brugge decides.", "Somebody decides."):
+        memories.put(caller=caller, draft=memories.Draft(key="who", content=said))
+    memories.put(caller=caller, draft=memories.Draft(key="now", content="Ottoline Brugge does."))
+
+    found = {row.where: (row.excerpt, row.why) for row in finding.everything("Brugge").rows if row.kind == "memory"}
+
+    assert found["now"] == ("Ottoline Brugge does.", "")
+    assert found["who"][0] == ""
+    assert found["who"][1].startswith("in its history")
+    assert "<em>in its history" in operator.get(reverse(FIND), {"q": "Brugge"}).content.decode()
