@@ -101,7 +101,7 @@ def _backed_off() -> list[dict[str, Any]]:
             "state": "backing off",
             "text": f"{who} {many}: {last}",
             "url": links.a_cursor(worst.pk) if len(rows) == 1 else listed,
-            "at": None,
+            "at": min(row.next_attempt_at for row in rows if row.next_attempt_at),
         }
     ]
 

@@ -54,8 +54,8 @@ class Calls:
     def line(self) -> str:
         """How many failed in a row, and the first line of what the last one said."""
         how_many = f"its last {self.in_a_row} calls" if self.in_a_row > 1 else "its last call"
-        all_of_them = "" if self.got_through else ", all of a day"
-        return f"{how_many} failed{all_of_them}: {self.error}"
+        alone = "" if self.got_through else ", none got through in a day"
+        return f"{how_many} failed{alone}: {self.error}"
 
 
 def in_the_last_day() -> dict[int, Calls]:

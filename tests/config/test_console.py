@@ -429,7 +429,7 @@ def test_the_start_page_names_who_answers_no_more(operator: Client, waiting: Ses
 
     text = start(operator)
     told = words(text, "needs-you")
-    assert "failing Provider glm: its last 3 calls failed, all of a day: " in told
+    assert "failing Provider glm: its last 3 calls failed, none got through in a day: " in told
     assert "backing off s1 failed 3 times in a row: " in told
     assert f"failing Webhook ops of {cursor.space.slug}: its last 3 calls failed" in told
     assert HOSTILE not in text

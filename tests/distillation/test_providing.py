@@ -189,7 +189,7 @@ def test_a_provider_whose_last_calls_all_failed_is_found_with_what_the_last_one_
     fail(cursor, times=1)
     ((found, asked),) = calls.failing()
     assert (found, asked.in_a_row) == (provider, 3)
-    assert asked.line.startswith("its last 3 calls failed, all of a day: ")
+    assert asked.line.startswith("its last 3 calls failed, none got through in a day: ")
     assert asked.error in DistillationPass.objects.latest("pk").error
 
     fail(cursor, times=2)
