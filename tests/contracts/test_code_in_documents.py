@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ from django.core.asgi import get_asgi_application
 from pytest_django import Settings
 
 from agentmemory.models import Agent, Memory, Message
+from agentmemory.search import vector_tables
 from agentmemory.services import tokens
+from config import embedded
 from sessions_exec.services import webhooks
 from tests.factories import AgentFactory
 from tests.support import receivers, serving
@@ -116,3 +119,16 @@ def test_the_check_of_a_webhooks_signature(settings: Settings, ada: Agent) -> No
     assert genuine(opened.secret, got.headers, got.body)
     assert not genuine(opened.secret, got.headers, got.body + b" ")
     assert not genuine(opened.secret, {**got.headers, "webhook-timestamp": "1700000000"}, got.body)
+
+
+def test_the_way_off_the_embedded_database_names_what_is_there() -> None:
+    """Its role and database, and what the dump leaves behind: all vectors, and each function that writes them."""
+    document = (ROOT / "docs" / "operations.md").read_text()
+    (block,) = (each for each in re.findall(r"```sh\n(.*?)```", document, re.DOTALL) if "pg_dump" in each)
+    assert f"-U {embedded.USER} " in block
+    assert f" {embedded.DATABASE} |" in block
+    assert all(table.name.endswith("vector") for table in vector_tables.TABLES)
+    (dropped,) = re.findall(r"DROP FUNCTION IF EXISTS (.*) CASCADE", block)
+    made = re.findall(r"CREATE OR REPLACE FUNCTION (\w+)", inspect.getsource(vector_tables))
+    # A dump leaves no schema to be searched.
+    assert sorted(dropped.split(", ")) == sorted(f"public.{name}" for name in made)
