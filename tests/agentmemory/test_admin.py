@@ -478,6 +478,7 @@ def test_a_viewer_sees_no_private_content_and_no_dead_buttons(viewer: Client, se
     open_one = viewer.get(page("agentmemory_memory_change", shared.pk)).content.decode()
     conversation = viewer.get(page("agentmemory_session_change", session.pk)).content.decode()
     found = viewer.get(page("agentmemory_memory_changelist"), {"q": "private words"}).content.decode()
+    assert "</b>" not in found
 
     assert "private words" not in listed + one
     assert "shared words" in listed
