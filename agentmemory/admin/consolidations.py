@@ -186,7 +186,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
         space = spaces.find(request.GET.get("space", ""))
         after = _uuid(request.GET.get("after", ""))
         plan = consolidation.plan(space=space, after=after, seconds=SECONDS_A_PAGE)
-        further = {**request.GET.dict(), "after": str(plan.next)} if plan.next else {}
+        further = {**request.GET.dict(), "after": str(plan.next)} if plan.next and plan.looked else {}
         context = {
             **self.admin_site.each_context(request),
             "title": "Dry run of consolidation",

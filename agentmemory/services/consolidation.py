@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +34,8 @@ from agentmemory.models import (
     Space,
 )
 from agentmemory.querysets.memories import MemoryQuerySet
-from agentmemory.services import activity, curation, memories, merging, neighbours
+from agentmemory.services import activity, curation, memories, merging, neighbours, patience
+from agentmemory.services.patience import TookTooLong
 
 AUTHOR = Author(kind="system", name="consolidation")
 LOOKS = 200
@@ -74,11 +76,15 @@ class Item:
 
 @dataclass(kw_only=True)
 class Plan:
-    """What would be done, and what was looked at for it. `next` is where the next plan begins; None: this is all."""
+    """What would be done, and what was looked at for it. `next` is where the next plan begins; None: this is all.
+
+    `slow`: it ended at a memory that takes longer to look at than there was time.
+    """
 
     items: list[Item] = field(default_factory=list)
     looked: dict[UUID, int] = field(default_factory=dict)
     next: UUID | None = None
+    slow: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON can carry it, to be carried out later."""
@@ -114,7 +120,7 @@ def plan(
     """What consolidation would do next, of a space or an agent where one is named. It changes nothing.
 
     `afresh` looks again at what has not changed. A long way has several plans: each begins `after` the last one, and
-    ends after so many memories, or after `seconds`, with one memory looked at at the least.
+    ends after so many memories, or after `seconds`; no statement takes longer than a quarter of that.
     """
     until = None if seconds is None else time.monotonic() + seconds
     scope = _within(space, agent)
@@ -129,11 +135,16 @@ def plan(
         if made.looked and until is not None and time.monotonic() > until:
             made.next = next(reversed(made.looked))
             break
+        try:
+            with nullcontext() if seconds is None else patience.at_most(seconds / 4):
+                found = list(_of(memory, gone)) if memory.pk not in gone else []
+        except TookTooLong:
+            made.next = next(reversed(made.looked), after)
+            made.slow = True
+            break
         made.looked[memory.pk] = memory.version
-        if memory.pk not in gone:
-            for item in _of(memory, gone):
-                made.items.append(item)
-                gone.add(item.memory_id)
+        made.items += found
+        gone |= {item.memory_id for item in found}
     return made
 
 

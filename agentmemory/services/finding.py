@@ -10,13 +10,13 @@ from typing import Any
 
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.search import SearchVectorField
-from django.db import OperationalError, connection, models, transaction
+from django.db import models
 from django.db.models import CharField, F, Func, Q, TextField, Value
 from django.db.models.functions import Cast
-from psycopg.errors import QueryCanceled
 
 from agentmemory.errors import Invalid
-from agentmemory.services import limits
+from agentmemory.services import limits, patience
+from agentmemory.services.patience import TookTooLong
 
 MOST = 150
 """Rows that are shown of one kind: who has found so many looks for more words."""
@@ -125,13 +125,10 @@ def excerpt(text: str, words: str, *, around: int = 80) -> str:
 def _within(seconds: float, place: Place, text: str) -> list[Found] | None:
     """What a place holds, one row more than is shown; None where it took longer."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [f"{int(seconds * 1000)}ms"])
+        with patience.at_most(seconds):
             return _find(place, text)
-    except OperationalError as error:
-        if isinstance(error.__cause__, QueryCanceled):
-            return None
-        raise
+    except TookTooLong:
+        return None
 
 
 def _find(place: Place, text: str) -> list[Found]:

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from django.db import OperationalError, connection, transaction
 from django.db.models import Q, QuerySet
 
 from agentmemory.models import Agent, Memory, Message, MessageIndex, Session, Space
 from agentmemory.search import lexical, marking
-from agentmemory.services import limits, naming
+from agentmemory.services import limits, naming, patience
+from agentmemory.services.patience import TookTooLong
 
 SHOWN = 6
 """Rows of one kind: who finds so many goes on in its list."""
 
-PATIENCE_MS = 1_500
+# In seconds.
+PATIENCE = 1.5
+A_MOMENT = 0.05
 LENGTH = 200
 NUMBER = 18
 
@@ -53,10 +55,9 @@ def text(words: str) -> str:
 def within_patience(find: Finder, words: str, *, readable: bool) -> list[Found] | None:
     """The first rows that a finder has; None where it took too long."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(PATIENCE_MS)])
+        with patience.at_most(PATIENCE):
             return list(find(words, readable))[:SHOWN]
-    except OperationalError:
+    except TookTooLong:
         return None
 
 
@@ -94,8 +95,15 @@ def memories(words: str, readable: bool) -> list[Found]:
 
 
 def _said_and_hidden(rows: QuerySet[Any], words: str) -> tuple[list[Any], list[Any]]:
-    """Rows that hold the words in view; and, where these are few, such as hold them in their context alone."""
-    said = list(lexical.holding(rows, words, in_view=True)[:SHOWN])
+    """Rows that hold the words in view; and, where these are few, such as hold them in their context alone.
+
+    Where a word stands is not in the index: of one that very many rows hold, the newest are as good as any.
+    """
+    try:
+        with patience.at_most(A_MOMENT):
+            said = list(lexical.holding(rows, words, in_view=True)[:SHOWN])
+    except TookTooLong:
+        return list(lexical.holding(rows, words)[:SHOWN]), []
     if len(said) == SHOWN:
         return said, []
     known = {row.pk for row in said}

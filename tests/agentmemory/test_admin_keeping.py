@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import itertools
 import re
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -16,7 +19,7 @@ from django.utils import timezone
 from agentmemory.admin import consolidations
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Certificate, Consolidation, Memory, Message
-from agentmemory.services import consolidation, memories, spaces
+from agentmemory.services import consolidation, memories, neighbours, spaces
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory
 
 pytestmark = pytest.mark.django_db
@@ -84,7 +87,8 @@ def test_a_dry_run_shows_the_plan_and_does_exactly_that(operator: Client, agent:
 def test_a_dry_run_looks_for_a_moment_and_goes_on_from_where_it_ended(
     operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consolidations, "SECONDS_A_PAGE", 0.0)
+    moments = itertools.count(step=61)
+    monkeypatch.setattr(consolidation, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     for n in range(3):
         distilled(agent, f"k{n}", f"Something else about {'abc'[n] * 9}.")
     where, seen, text = page("consolidation_dry_run"), 0, ""
@@ -97,6 +101,22 @@ def test_a_dry_run_looks_for_a_moment_and_goes_on_from_where_it_ended(
     assert seen == 3
     assert "Nothing to merge, link or forget.<" in text
     assert operator.get(page("consolidation_dry_run"), {"after": "nonsense"}).status_code == 200
+
+
+def test_a_dry_run_says_where_one_look_takes_longer_than_a_page_may(
+    operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(memory: Memory) -> list[Memory]:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(5)")
+        return []
+
+    distilled(agent, "a")
+    monkeypatch.setattr(consolidations, "SECONDS_A_PAGE", 0.04)
+    monkeypatch.setattr(neighbours, "alike", slow)
+    text = operator.get(page("consolidation_dry_run")).content.decode()
+    assert "consolidate --dry-run" in text
+    assert 'id="further"' not in text
 
 
 def test_m9_every_merge_is_undone_by_one_click_with_a_reason(operator: Client, agent: Agent) -> None:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.test import Client
 from django.urls import reverse
 
 from agentmemory.console import markup
 from agentmemory.models import Activity, Agent, Memory, MessageIndex, Session
-from agentmemory.search import marking
-from agentmemory.services import indexing, lookup, sessions, transcripts
+from agentmemory.search import lexical, marking
+from agentmemory.services import indexing, lookup, patience, sessions, transcripts
+from agentmemory.services.patience import TookTooLong
 from distillation.models import Cursor, DistillationPass
 from tests.factories import AgentFactory, MemoryFactory
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found depends on no clock, however busy this machine is."""
+    monkeypatch.setattr(lookup, "PATIENCE", 60.0)
+    monkeypatch.setattr(lookup, "A_MOMENT", 60.0)
 
 
 @pytest.fixture
@@ -191,11 +202,46 @@ def test_what_takes_too_long_says_so_and_the_rest_is_found(
     client: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def slow(words: str, readable: bool) -> list[lookup.Found]:
-        raise OperationalError("canceling statement due to statement timeout")
+        sleep()
+        return []
 
-    assert lookup.within_patience(slow, "words", readable=True) is None
-    monkeypatch.setattr(lookup, "PATIENCE_MS", 0)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(lookup, "PATIENCE", 0.01)
+        assert lookup.within_patience(slow, "words", readable=True) is None
     assert ">deploy-day</a>" in found(signed_in(client), "deploy-day")
+
+
+def test_a_word_that_very_many_rows_hold_is_found_among_the_newest(
+    client: Client, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(rows: Any, words: str, *, in_view: bool = False) -> Any:
+        return sleep() if in_view else lexical.holding(rows, words)
+
+    monkeypatch.setattr(lookup, "A_MOMENT", 0.01)
+    monkeypatch.setattr(lookup, "lexical", SimpleNamespace(holding=slow))
+    assert ">deploy-day</a>" in found(signed_in(client), "Tuesdays")
+
+
+def test_a_time_limit_holds_for_its_block_and_no_longer() -> None:
+    def limit() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            return str(cursor.fetchone()[0])
+
+    before = limit()
+    with patience.at_most(7):
+        assert limit() == "7s"
+        with pytest.raises(TookTooLong), patience.at_most(0.01):
+            sleep()
+        assert limit() == "7s"
+    assert limit() == before
+    with pytest.raises(OperationalError, match="gone"), patience.at_most(7):
+        raise OperationalError("the connection is gone")
+
+
+def sleep() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(5)")
 
 
 def test_whatever_is_typed_is_looked_for_as_it_is(client: Client, memory: Memory) -> None:
