@@ -17,7 +17,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from agentmemory import authorship
@@ -120,7 +120,7 @@ def plan(
     """What consolidation would do next, of a space or an agent where one is named. It changes nothing.
 
     `afresh` looks again at what has not changed. A long way has several plans: each begins `after` the last one, and
-    ends after so many memories, or after `seconds`; no statement takes longer than a quarter of that.
+    ends after so many memories, or after `seconds`; no statement takes longer than half of that.
     """
     until = None if seconds is None else time.monotonic() + seconds
     scope = _within(space, agent)
@@ -128,7 +128,13 @@ def plan(
     if after is None:
         made.items += _forgettable(scope)
     due = _due(scope, afresh=afresh)
-    rows = list((due.filter(pk__gt=after) if after else due).order_by("pk").defer("search", "context")[: LOOKS + 1])
+    try:
+        with nullcontext() if seconds is None else patience.at_most(seconds / 2):
+            ordered = (due.filter(pk__gt=after) if after else due).order_by("pk")
+            rows = list(ordered.defer("search", "context")[: LOOKS + 1])
+    except TookTooLong:
+        made.slow = True
+        return made
     made.next = rows[LOOKS - 1].pk if len(rows) > LOOKS else None
     gone = {item.memory_id for item in made.items}
     for memory in rows[:LOOKS]:
@@ -244,8 +250,10 @@ def _ids(versions: dict[str, int]) -> dict[UUID, int]:
 
 def _within(space: Space | None, agent: Agent | None) -> MemoryQuerySet:
     """What stands in spaces and with agents that are not archived (T4)."""
-    rows = Memory.objects.live().filter(space__archived_at__isnull=True).select_related("owner")
-    rows = rows.filter(Q(owner__isnull=True) | Q(owner__archived_at__isnull=True))
+    # As what is left out, which is little: joined, the planner takes what is left for next to nothing, and sorts it all.
+    rows = Memory.objects.live().select_related("owner")
+    rows = rows.exclude(space__in=Space.objects.filter(archived_at__isnull=False).values("pk"))
+    rows = rows.exclude(owner__in=Agent.objects.filter(archived_at__isnull=False).values("pk"))
     if space is not None:
         rows = rows.filter(space=space)
     return rows if agent is None else rows.filter(space=agent.space_id, owner=agent)
