@@ -250,7 +250,7 @@ def _ids(versions: dict[str, int]) -> dict[UUID, int]:
 
 def _within(space: Space | None, agent: Agent | None) -> MemoryQuerySet:
     """What stands in spaces and with agents that are not archived (T4)."""
-    # As what is left out, which is little: joined, the planner takes what is left for next to nothing, and sorts it all.
+    # As what is left out, which is little: joined, the planner expects next to nothing to be left, and sorts it all.
     rows = Memory.objects.live().select_related("owner")
     rows = rows.exclude(space__in=Space.objects.filter(archived_at__isnull=False).values("pk"))
     rows = rows.exclude(owner__in=Agent.objects.filter(archived_at__isnull=False).values("pk"))
