@@ -135,7 +135,8 @@ def _find(place: Place, text: str) -> list[Found]:
     own = place.looked[0]
     # The row's own columns last: what they hold is to be seen.
     whys = {pk: looked.why for looked in reversed(place.looked) for pk in _holding(looked, text)}
-    rows = own.model._default_manager.filter(pk__in=whys).select_related(*place.related).order_by(place.order)
+    # Without a name it would follow all there are.
+    rows = own.model._default_manager.filter(pk__in=whys).select_related(*(place.related or (None,)))
     indexes = [field.name for field in own.model._meta.concrete_fields if isinstance(field, SearchVectorField)]
     return [
         Found(
@@ -148,7 +149,7 @@ def _find(place: Place, text: str) -> list[Found]:
             stays=place.stays,
             why=whys[row.pk],
         )
-        for row in rows.defer(*indexes)[: MOST + 1]
+        for row in rows.order_by(place.order).defer(*indexes)[: MOST + 1]
     ]
 
 

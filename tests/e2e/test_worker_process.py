@@ -70,6 +70,8 @@ def test_a3_the_death_of_an_idle_worker_process_is_no_minute_of_waiting(transact
     with clusters.running("worker", AGENTMEMORY_WATCHDOG="600") as process:
         do(0)
         _, _, members = parts(process)
+        # Who dies before the supervisor has looked for the first time is not missed.
+        clusters.until(lambda: Heartbeat.objects.filter(processes__gte=len(members) + 2).exists())
         for member in members[:2]:
             member.kill()
         do(1, within=60.0)
