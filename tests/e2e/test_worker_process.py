@@ -193,7 +193,8 @@ def test_a3_a_cluster_that_stands_still_is_started_again(worker: subprocess.Pope
     for member in members[2:]:
         member.suspend()
     do(1)
-    assert "although a worker is free" in restarts()[0][1]
+    # Regular work may have been pulled just before.
+    assert any(why in restarts()[0][1] for why in ("although a worker is free", "and no worker begins it"))
 
 
 def test_a3_two_clusters_do_each_task_once(worker: subprocess.Popen[str]) -> None:
