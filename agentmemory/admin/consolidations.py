@@ -27,7 +27,7 @@ from agentmemory.services import consolidation, naming, spaces
 SALT = "consolidation-plan"
 GOOD_FOR_SECONDS = 3600
 # Each memory takes two searches: somebody waits for the page, and goes on from where it ended.
-SECONDS_A_PAGE = 0.2
+SECONDS_A_PAGE = 0.15
 IN_FORCE = (
     Q(kind="merge", memory__merged_into=F("other"))
     | Q(kind="link", memory__repeats=F("other"))
