@@ -13,7 +13,6 @@ PASSES_A_SESSION = 4
 ORIGINALS = 2_000
 WORDS_OF_A_MESSAGE = 12
 ACTS = 50_000
-PURGES = 50
 
 MEMORIES = """
 INSERT INTO agentmemory_memory (id, space_id, owner_id, origin, key, content, tags, context, importance, pinned,

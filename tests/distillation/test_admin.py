@@ -20,6 +20,7 @@ from pytest_django import Settings
 from agentmemory.console import figures
 from agentmemory.models import Activity, Agent, Memory, Provider, Space
 from agentmemory.services import providers
+from distillation.admin import cost as cost_page
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, preview, reading
 from sessions_exec.services import heartbeats
@@ -340,6 +341,16 @@ def test_where_a_months_money_went_is_told_by_space_agent_and_provider(operator:
     assert "915 of 1\u202f000" in text
     (link,) = re.findall(r'href="([^"]+)">hopper · acme', text)
     assert "2 passes" in operator.get(html.unescape(link)).content.decode()
+
+
+def test_the_cost_page_says_that_there_are_more_budgets_than_it_shows(
+    operator: Client, tell: Tell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(TOLD)
+    where = reverse("admin:distillation_cost")
+    assert "The first spaces alone" not in operator.get(where).content.decode()
+    monkeypatch.setattr(cost_page, "SPACES_SHOWN", 0)
+    assert "The first spaces alone" in operator.get(where).content.decode()
 
 
 def told(text: str, part: str) -> list[list[str]]:
