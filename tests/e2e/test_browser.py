@@ -149,9 +149,11 @@ def mend_what_failed(page: Page, service: Service) -> None:
     page.click("#figure-stuck")
     page.get_by_role("link", name="staging").first.click()
     assert "the model fell over" in page.inner_text("#last-error")
+    act(page, "clear-backoff", "I wait for nothing")
+    # The model is mended only after the attempt that this caused: what is distilled by then is not offered to be run.
+    clusters.until(lambda: Cursor.objects.filter(failures=1).exists())
     service.model.mended = True
-    act(page, "clear-backoff", "the model is well again")
-    act(page, "run-now", "I want to see it")
+    act(page, "run-now", "the model is well again")
     clusters.until(lambda: Cursor.objects.filter(session__name="staging", position__gt=0).exists())
     page.reload()
     assert "idle" in page.inner_text("#cursor")
@@ -170,5 +172,5 @@ def act(page: Page, name: str, reason: str) -> None:
 def look_at_the_activity(page: Page, service: Service) -> None:
     page.click("#nav-sidebar >> text=Activity")
     text = page.inner_text("#result_list")
-    for words in ("clear backoff", "the model is well again", "run now", "I want to see it", "operator:ada"):
+    for words in ("clear backoff", "I wait for nothing", "run now", "the model is well again", "operator:ada"):
         assert words in text
