@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from distillation.models import Cursor, DistillationPass
 from sessions_exec.services import heartbeats
 from tests.factories import MemoryFactory
-from tests.migrations.test_migrations import fill
+from tests.support.filled import fill
 
 pytestmark = pytest.mark.django_db
 TOKEN = "a-token-of-a-scraper"

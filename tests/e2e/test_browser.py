@@ -76,12 +76,6 @@ class Service:
 
 
 @pytest.fixture
-def browser() -> Iterator[Browser]:
-    with browsers.chromium() as running:
-        yield running
-
-
-@pytest.fixture
 def service(browser: Browser) -> Iterator[Service]:
     """`browser` comes first: without one nothing is started."""
     groups.ensure()

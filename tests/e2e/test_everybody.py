@@ -5,20 +5,18 @@ Each page is loaded once. Then it is light and dark, wide and narrow, by turns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.urls import reverse
 
 from agentmemory.models import Memory, Provider, Session
 from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec.models import Execution
 from tests.factories import ProviderFactory
-from tests.migrations.test_migrations import fill
 from tests.support import browsers
+from tests.support.filled import fill
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -28,12 +26,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.e2e, pytest.m
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 GRAVE = ("serious", "critical")
 WIDTHS = (1280, 768)
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with browsers.chromium() as running:
-        yield running
 
 
 def of(model: Any, name: str = "change") -> str:
@@ -76,14 +68,11 @@ def pages() -> list[str]:
 def test_every_page_is_for_everybody_and_keeps_to_its_policy(browser: Browser, live_server: Any) -> None:
     fill()
     ProviderFactory.create()
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada"))
     context = browser.new_context(viewport={"width": WIDTHS[0], "height": 900}, color_scheme="light")
     page, watched = context.new_page(), browsers.Watched()
     watched.watch(page)
     found = look(page, live_server.url + reverse("admin:login"))
-    kept = client.cookies["sessionid"].value
-    context.add_cookies([{"name": "sessionid", "value": kept, "url": live_server.url}])
+    browsers.sign_in(context, User.objects.create_superuser("ada"), address=live_server.url)
     for place in pages():
         found += look(page, live_server.url + place)
     page.goto(live_server.url + "/api/v1/docs")

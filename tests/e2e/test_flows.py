@@ -19,9 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.asgi import get_asgi_application
 from django.core.cache import cache
-from django.test import Client
 from django.utils import timezone
 
 from agentmemory.callers import Caller
@@ -33,7 +31,7 @@ from distillation.services import distilling
 from sessions_exec.models import Recovery
 from sessions_exec.services import executions, recovery
 from tests.factories import AgentFactory
-from tests.support import browsers, model_server, running, serving
+from tests.support import browsers, model_server, running
 from tests.support.model_server import ModelServer
 
 if TYPE_CHECKING:
@@ -51,19 +49,6 @@ pytestmark = [
 PICTURES = os.environ.get("CONSOLE_PICTURES", "")
 SAID = "We deploy on Tuesdays, because the on-call team is complete then."
 WHY = "a person asked for it"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsers.chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def address(browser: Browser) -> Iterator[str]:
-    """`browser` comes first: without one nothing is started."""
-    with serving.serving(get_asgi_application(), lifespan="off") as at:
-        yield at
 
 
 @pytest.fixture
@@ -145,11 +130,7 @@ def console(browser: Browser, address: str, db: None) -> Iterator[Console]:
     cache.clear()
     groups.ensure()
     context = browser.new_context(viewport={"width": 1440, "height": 900})
-    # Signed in without the form: that it works is told elsewhere.
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada"))
-    key = client.cookies[settings.SESSION_COOKIE_NAME].value
-    context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": key, "url": address}])
+    browsers.sign_in(context, User.objects.create_superuser("ada"), address=address)
     page = context.new_page()
     watched = browsers.Watched()
     watched.watch(page)

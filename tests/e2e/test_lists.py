@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -12,7 +11,6 @@ from django.contrib import admin
 from django.contrib.auth.models import Group, User
 from django.db.models import Value
 from django.db.models.functions import Concat
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -20,8 +18,8 @@ from agentmemory.models import Activity, Agent, LoginTries, Memory, Provider, Se
 from distillation.models import Cursor, DistillationPass, Quarantine
 from sessions_exec.models import Delivery, Execution, Input, Recovery, Webhook
 from tests.factories import ProviderFactory
-from tests.migrations.test_migrations import fill
 from tests.support import browsers
+from tests.support.filled import fill
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,12 +35,6 @@ WIDER = """() => [...document.querySelectorAll("#result_list")].map(list => {
   const box = list.closest(".simplebar-content-wrapper") || list.parentElement;
   return box.scrollWidth - box.clientWidth;
 })[0] ?? null"""
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with browsers.chromium() as running:
-        yield running
 
 
 def lengthen() -> None:
@@ -113,11 +105,8 @@ def test_no_list_is_wider_than_a_screen_of_1280(browser: Browser, live_server: A
     fill()
     ProviderFactory.create()
     lengthen()
-    client = Client()
-    client.force_login(User.objects.create_superuser("ada"))
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    kept = client.cookies["sessionid"].value
-    context.add_cookies([{"name": "sessionid", "value": kept, "url": live_server.url}])
+    browsers.sign_in(context, User.objects.create_superuser("ada"), address=live_server.url)
     page = context.new_page()
     wider = {}
     for name in lists():

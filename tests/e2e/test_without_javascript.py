@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import User
-from django.core.asgi import get_asgi_application
 from django.core.cache import cache
-from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -27,8 +24,8 @@ from config import groups, navigation
 from distillation.models import Cursor, Quarantine
 from sessions_exec.models import Input, Recovery, Webhook
 from tests.e2e.test_everybody import of, pages
-from tests.migrations.test_migrations import fill
-from tests.support import browsers, running, serving, sight
+from tests.support import browsers, running, sight
+from tests.support.filled import fill
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -43,19 +40,6 @@ pytestmark = [
 
 PASSWORD, NEXT = "a-password-of-tests", "another-one-of-tests"
 WHY = "a person asked for it"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with browsers.chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def address(browser: Browser) -> Iterator[str]:
-    """`browser` comes first: without one nothing is started."""
-    with serving.serving(get_asgi_application(), lifespan="off") as at:
-        yield at
 
 
 @dataclass(kw_only=True)
@@ -124,10 +108,7 @@ def console(browser: Browser, address: str, db: None) -> Iterator[Console]:
 
 @pytest.fixture
 def signed_in(console: Console) -> Console:
-    client = Client()
-    client.force_login(User.objects.get(username="ada"))
-    name = settings.SESSION_COOKIE_NAME
-    console.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": console.address}])
+    browsers.sign_in(console.context, User.objects.get(username="ada"), address=console.address)
     return console
 
 

@@ -34,7 +34,7 @@ from sessions_exec.models import Delivery, Execution, Webhook
 from sessions_exec.models.webhooks import Event
 from tests.factories import ProviderFactory
 from tests.isolation import test_roles
-from tests.migrations.test_migrations import distil, fill
+from tests.support.filled import distil, fill
 
 pytestmark = pytest.mark.django_db
 

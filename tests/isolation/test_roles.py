@@ -36,7 +36,7 @@ from config import groups
 from distillation.models import DistillationPass
 from sessions_exec.models import Heartbeat, Recovery, Tick
 from tests.factories import MemoryFactory, ProviderFactory
-from tests.migrations.test_migrations import fill
+from tests.support.filled import fill
 
 pytestmark = pytest.mark.django_db
 

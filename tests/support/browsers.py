@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connections
+from django.test import Client
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page
+    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = [
@@ -72,3 +75,11 @@ def chromium() -> Iterator[Browser]:
             del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
         else:
             os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = before
+
+
+def sign_in(context: BrowserContext, user: User, *, address: str) -> None:
+    """Have a browser be signed in without the form: that it works is told elsewhere."""
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": address}])
