@@ -61,9 +61,7 @@ def wait(*, session: Session, after: int, seconds: float) -> None:
 def stop() -> None:
     """Let everyone return at once, now and from now on: the process is about to end."""
     _stopped.set()
-    with _lock:
-        for waiter in _waiters:
-            waiter.woken.set()
+    _give_up()
 
 
 def _ending() -> bool:
@@ -82,15 +80,16 @@ def _enter(waiter: _Waiter) -> None:
 
 
 def _look_for_all() -> None:
-    """Look until nobody waits."""
+    """Look until nobody waits. A look that fails is the last one: who waits looks for itself, and sees why."""
     try:
         while waiting := _still_waiting():
             _look(waiting)
             time.sleep(LOOK)
-    except DatabaseError:
-        # Who waits is told nothing, and looks for itself when its time is over.
-        logger.exception("cannot look for events", extra={"action": "events.failed"})
+    except BaseException as error:
         _give_up()
+        if not isinstance(error, DatabaseError):
+            raise
+        logger.exception("cannot look for events", extra={"action": "events.failed"})
     finally:
         connection.close()
 
@@ -104,9 +103,12 @@ def _still_waiting() -> list[_Waiter]:
 
 
 def _give_up() -> None:
+    """Let everyone return who waits now, and whoever waits next start a thread again."""
     global _looking
     with _lock:
         _looking = False
+        for waiter in _waiters:
+            waiter.woken.set()
 
 
 def _look(waiting: list[_Waiter]) -> None:

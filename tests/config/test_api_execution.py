@@ -8,7 +8,7 @@ import uuid
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from agentmemory.models import Session
 from sessions_exec.models import Execution
@@ -278,6 +278,26 @@ def test_a_waiting_reader_is_answered_when_the_session_goes(committed: Api) -> N
     assert committed.get("/sessions/s1/events?after=1&wait=20").body["items"] == []
     thread.join()
     assert time.monotonic() - before < 10
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("error", [OperationalError, RuntimeError])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_look_that_fails_keeps_no_reader_waiting_then_or_later(
+    committed: Api, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    look, before = waiting._look, time.monotonic()
+
+    def fail(waiters: list[Any]) -> None:
+        monkeypatch.setattr(waiting, "_look", look)
+        raise error("no look this time")
+
+    monkeypatch.setattr(waiting, "_look", fail)
+    assert committed.get("/sessions/s1/events?after=1&wait=20").body["items"] == []
+    thread = _later(0.5, lambda: append(committed, user("u1")))
+    assert len(committed.get("/sessions/s1/events?after=1&wait=20").body["items"]) == 1
+    thread.join()
+    assert time.monotonic() - before < 20
 
 
 @pytest.mark.django_db(transaction=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,9 +30,9 @@ from config import groups, runs
 from distillation.models import Cursor, DistillationPass
 from distillation.services import distilling
 from sessions_exec.models import Recovery
-from sessions_exec.services import executions, recovery
+from sessions_exec.services import executions, recovery, waiting
 from tests.factories import AgentFactory
-from tests.support import browsers, model_server, running
+from tests.support import browsers, clusters, model_server, running
 from tests.support.model_server import ModelServer
 
 if TYPE_CHECKING:
@@ -126,7 +127,9 @@ class Console:
 
 
 @pytest.fixture
-def console(browser: Browser, address: str, db: None) -> Iterator[Console]:
+def console(browser: Browser, address: str, db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    # A page that waits for events does so in the server: it has to end with the test.
+    monkeypatch.setattr(waiting, "LONGEST", 1.0)
     cache.clear()
     groups.ensure()
     context = browser.new_context(viewport={"width": 1440, "height": 900})
@@ -136,6 +139,7 @@ def console(browser: Browser, address: str, db: None) -> Iterator[Console]:
     watched.watch(page)
     yield Console(page=page, context=context, address=address)
     context.close()
+    clusters.until(lambda: all(thread.name != "events" for thread in threading.enumerate()))
     assert watched.errors == []
     assert watched.hosts <= {urlsplit(address).netloc}
 
