@@ -7,7 +7,12 @@ import shutil
 
 import pytest
 
-pytest_plugins = ["tests.support.clients", "tests.support.embedders", "tests.support.scripted"]
+pytest_plugins = [
+    "tests.support.clients",
+    "tests.support.embedders",
+    "tests.support.people",
+    "tests.support.scripted",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -40,22 +40,6 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def operator(client: Client) -> Client:
-    """One who may do everything."""
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    """One who may look, and not at what is private."""
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    client.force_login(user)
-    return client
-
-
-@pytest.fixture
 def viewer_of_memories() -> Client:
     """One who may act on memories, and not read those that are private."""
     user = User.objects.create_user("mel", is_staff=True)
@@ -191,7 +175,7 @@ def test_the_list_has_tabs_filters_and_search(operator: Client, agent: Agent) ->
     distilled = Memory.objects.create(
         space=agent.space, owner=agent, origin="distilled", key="distilled-key", content="about pears", created_by="x"
     )
-    curation.withdraw(memory_id=distilled.pk, author=Author(kind="operator", name="ada"), reason="why not")
+    curation.withdraw(memory_id=distilled.pk, author=Author(kind="operator", name="olga"), reason="why not")
 
     def shown(**query: str) -> set[str]:
         text = operator.get(page("agentmemory_memory_changelist"), query).content.decode()
@@ -235,7 +219,7 @@ def test_m5_the_history_tells_who_and_why_and_what_changed(operator: Client, age
     memory = write(agent, "k", "It is <b>red</b> today")
     curation.edit(
         memory_id=memory.pk,
-        author=Author(kind="operator", name="ada"),
+        author=Author(kind="operator", name="olga"),
         reason=HOSTILE,
         content="It is <b>blue</b> today",
     )
@@ -244,7 +228,7 @@ def test_m5_the_history_tells_who_and_why_and_what_changed(operator: Client, age
 
     assert "<del>red</del><ins>blue</ins>" in text
     assert "&lt;b&gt;" in text
-    assert "operator:ada" in text
+    assert "operator:olga" in text
     assert HOSTILE not in text
 
 
@@ -270,7 +254,7 @@ def test_an_edit_is_the_services_with_its_author_and_reason(operator: Client, ag
     memory.refresh_from_db()
     assert (memory.content, memory.tags, memory.version) == ("as it is", ["one", "two"], 2)
     event = MemoryEvent.objects.filter(pgh_obj_id=memory.pk).latest("pgh_id")
-    assert event.pgh_context["author"] == "operator:ada"
+    assert event.pgh_context["author"] == "operator:olga"
     assert event.pgh_context["reason"] == "it changed"
 
 
@@ -587,10 +571,10 @@ def test_every_act_is_in_the_activity_with_who_and_why(operator: Client, agent: 
     table = b"".join(operator.get(page("agentmemory_activity_csv"))).decode()
 
     assert done == {
-        ("operator:ada", "agentmemory.memory", "=pinned"),
-        ("operator:ada", "agentmemory.agent", "for a while"),
-        ("operator:ada", "agentmemory.token", "for ada"),
-        ("operator:ada", "agentmemory.token", "lost"),
+        ("operator:olga", "agentmemory.memory", "=pinned"),
+        ("operator:olga", "agentmemory.agent", "for a while"),
+        ("operator:olga", "agentmemory.token", "for ada"),
+        ("operator:olga", "agentmemory.token", "lost"),
     }
     assert "for a while" in text
     assert "'=pinned" in table, "a spreadsheet would take it for a formula"
@@ -716,8 +700,8 @@ def test_a_session_is_called_by_its_title_and_no_page_is_below_itself(operator: 
     assert f'id="title">{html.escape(HOSTILE)}</h2>' in text
     where = listed[listed.index('id="where"') :].partition("</h1>")[0]
     assert where.count("Sessions") == 1
-    User.objects.filter(username="ada").update(is_superuser=False)
-    User.objects.get(username="ada").groups.add(Group.objects.get(name="Viewers"))
+    User.objects.filter(username="olga").update(is_superuser=False)
+    User.objects.get(username="olga").groups.add(Group.objects.get(name="Viewers"))
     assert 'id="title"' not in operator.get(page("agentmemory_session_change", session.pk)).content.decode()
 
 

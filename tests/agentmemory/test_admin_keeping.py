@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -26,20 +25,6 @@ pytestmark = pytest.mark.django_db
 SAYS = "Releases go out on Tuesdays after the tests have passed."
 CANARY = "zqcanaryx"
 HOSTILE = "<script>alert(1)</script>"
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("olga"))
-    return client
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

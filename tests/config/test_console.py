@@ -35,12 +35,6 @@ def fresh_charts() -> None:
 
 
 @pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-@pytest.fixture
 def waiting() -> Session:
     """A finished turn that nobody has distilled yet."""
     session, _ = sessions.adopt(agent=AgentFactory.create(), name="s1")

@@ -9,7 +9,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from unfold.settings import get_config
 from unfold.utils import convert_color
@@ -19,12 +18,6 @@ from config import settings as product
 from tests.support.clients import Api
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
 
 
 def policy(answer: Any) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from django.contrib.auth.models import Group, Permission, User
+from django.contrib.auth.models import Permission, User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -33,20 +33,6 @@ pytestmark = pytest.mark.django_db
 
 HOSTILE = "<script>alert(1)</script>"
 TOLD = "Remember: the staging system listens on port 8443."
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    client.force_login(user)
-    return client
 
 
 def page(name: str, *args: Any) -> str:
@@ -273,7 +259,7 @@ def test_d20_a_quarantine_is_decided_with_a_reason(operator: Client, tell: Tell,
     operator.post(where, {"reason": "I looked at it"})
 
     held.refresh_from_db()
-    assert (held.state, held.decided_by) == (state, "operator:ada")
+    assert (held.state, held.decided_by) == (state, "operator:olga")
 
 
 def test_d24_a_session_is_distilled_again_from_a_message(operator: Client, tell: Tell) -> None:
@@ -374,11 +360,11 @@ def test_d24_a_provider_is_paused_and_resumed_with_a_reason(operator: Client, se
     operator.post(provider_act("pause", provider), {"reason": HOSTILE})
 
     text = operator.get(where).content.decode()
-    assert " by ada: " in text
+    assert " by olga: " in text
     assert "key present" in text
     assert 'id="act-resume"' in text
     assert HOSTILE not in text
-    assert "paused by ada" in operator.get(reverse("admin:index")).content.decode()
+    assert "paused by olga" in operator.get(reverse("admin:index")).content.decode()
 
     operator.post(provider_act("resume", provider), {"reason": "it is well"})
     provider.refresh_from_db()
@@ -532,7 +518,7 @@ def test_d24_distilling_again_shows_what_it_brought_and_withdraws_what_it_did_no
     told = operator.post(html.unescape(found[1]), {"reason": "it is not so"}, follow=True)
     assert "none" in re.search(r'id="not-confirmed">(.*?)</dd>', told.content.decode(), re.DOTALL)[1]  # type: ignore[index]
     rain.refresh_from_db()
-    assert rain.withdrawn_by == "operator:ada"
+    assert rain.withdrawn_by == "operator:olga"
 
 
 def test_a_dry_run_is_a_page_with_windows_tokens_and_cost(operator: Client, server: ModelServer, tell: Tell) -> None:

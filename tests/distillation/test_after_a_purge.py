@@ -6,7 +6,6 @@ import html
 import re
 
 import pytest
-from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
@@ -21,12 +20,6 @@ from tests.support.model_server import ModelServer
 
 pytestmark = pytest.mark.django_db
 OLGA = Author(kind="operator", name="olga")
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("olga"))
-    return client
 
 
 def purge(session: Session, *uids: str) -> None:

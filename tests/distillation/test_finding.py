@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.urls import reverse
@@ -143,12 +142,6 @@ def test_m5_what_is_found_can_be_purged_or_it_is_said_why_it_stays(agent: Agent)
         "pass",
         "input",
     }
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("olga"))
-    return client
 
 
 def test_m5_an_input_that_waits_and_instructions_are_found_and_the_input_is_purged(

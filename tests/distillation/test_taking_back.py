@@ -74,12 +74,6 @@ def test_s1_nothing_is_deleted_from_a_session_that_is_being_run(session: Session
     assert not Activity.objects.filter(act="delete message").exists()
 
 
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
 def act_url(name: str, row: Message) -> str:
     return reverse("admin:agentmemory_message_act", args=[name]) + f"?ids={row.pk}"
 

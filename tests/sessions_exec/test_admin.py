@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.db import connection
 from django.db.models import Model
@@ -32,20 +32,6 @@ LISTS = ("execution", "input", "recovery")
 @pytest.fixture(autouse=True)
 def fresh_cache() -> None:
     cache.clear()
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("ada"))
-    return client
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture
@@ -257,7 +243,7 @@ def test_s7_recover_now_asks_a_reason_and_settles_what_is_expired(operator: Clie
     assert "is recovered" in told
     assert Recovery.objects.get().epoch == 1
     assert row(session).holder == ""
-    assert acts_recorded() == [("recover execution", "operator:ada", "s1", WHY["reason"])]
+    assert acts_recorded() == [("recover execution", "operator:olga", "s1", WHY["reason"])]
 
 
 def test_s1_recover_now_leaves_a_live_execution_alone_and_says_so(operator: Client, session: Session) -> None:
@@ -305,7 +291,7 @@ def test_s6_interrupt_asks_the_holder_to_stop_and_keeps_what_waits(operator: Cli
     assert executions.renew(session=session, held=held).interrupted_at is not None
     waiting.refresh_from_db()
     assert (waiting.state, waiting.resume) == ("pending", False)
-    assert acts_recorded() == [("interrupt execution", "operator:ada", "s1", WHY["reason"])]
+    assert acts_recorded() == [("interrupt execution", "operator:olga", "s1", WHY["reason"])]
     assert "asked to stop" in page(operator, url("execution_changelist"))
 
 
@@ -323,7 +309,7 @@ def test_the_turn_is_ended_and_its_holder_refused(operator: Client, session: Ses
     assert "turn.ended" in log(session)
     with pytest.raises(LeaseLost):
         executions.renew(session=session, held=held)
-    assert acts_recorded() == [("end turn", "operator:ada", "s1", WHY["reason"])]
+    assert acts_recorded() == [("end turn", "operator:olga", "s1", WHY["reason"])]
 
 
 @pytest.mark.parametrize("name", ["interrupt", "end-turn"])
@@ -349,7 +335,7 @@ def test_s4_an_input_is_cancelled_once_and_with_a_reason(operator: Client, sessi
     waiting.refresh_from_db()
     assert (waiting.state, waiting.prompt) == ("cancelled", None)
     assert "Cancel input: nothing was done." in operator.post(where, WHY, follow=True).content.decode()
-    assert acts_recorded() == [("cancel input", "operator:ada", "i1", WHY["reason"])]
+    assert acts_recorded() == [("cancel input", "operator:olga", "i1", WHY["reason"])]
 
 
 def test_s4_an_input_that_became_a_message_is_not_cancelled(operator: Client, session: Session) -> None:
@@ -443,10 +429,10 @@ def test_what_is_not_there_is_told(operator: Client, session: Session) -> None:
     for where in (url("execution_change", 999_999), url("execution_change", "x")):
         assert operator.get(where).status_code == 404
     with pytest.raises(NotFound):
-        operations.cancel_input(input_id=999_999, operator="ada", reason="")
+        operations.cancel_input(input_id=999_999, operator="olga", reason="")
     with pytest.raises(NotFound):
-        operations.interrupt(session_id=session.pk, epoch=None, operator="ada", reason="")
+        operations.interrupt(session_id=session.pk, epoch=None, operator="olga", reason="")
     executions.release(session=session, held=acquire(session))
     with pytest.raises(Invalid):
-        operations.end_turn(session_id=session.pk, epoch=None, operator="ada", reason="")
-    assert operations.interrupt(session_id=session.pk, epoch=1, operator="ada", reason="") is False
+        operations.end_turn(session_id=session.pk, epoch=None, operator="olga", reason="")
+    assert operations.interrupt(session_id=session.pk, epoch=1, operator="olga", reason="") is False

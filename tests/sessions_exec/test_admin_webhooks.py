@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -29,20 +29,6 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture(autouse=True)
 def _allowed(settings: Settings) -> None:
     settings.AGENTMEMORY_WEBHOOK_PRIVATE_ADDRESSES = True
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("olga"))
-    return client
-
-
-@pytest.fixture
-def viewer(client: Client) -> Client:
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
@@ -26,21 +25,6 @@ UID = "operator-00000000-0000-4000-8000-000000000001"
 @pytest.fixture
 def session() -> Session:
     return SessionFactory.create(name="s1")
-
-
-@pytest.fixture
-def operator(client: Client) -> Client:
-    client.force_login(User.objects.create_superuser("olga"))
-    return client
-
-
-@pytest.fixture
-def viewer() -> Client:
-    user = User.objects.create_user("vic", is_staff=True)
-    user.groups.add(Group.objects.get(name="Viewers"))
-    viewer = Client()
-    viewer.force_login(user)
-    return viewer
 
 
 @pytest.fixture(autouse=True)
