@@ -4,7 +4,7 @@ VENV ?= .venv
 PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3 python,$(if $(shell $(p) -c 'import ensurepip, sys; sys.version_info >= (3, 11) and print(1)' 2>/dev/null),$(p))))
 BIN := $(VENV)/bin
 TESTS ?= tests
-PYTEST_OPTIONS ?= -n 3 --dist worksteal
+PYTEST_OPTIONS ?= -n 3 --dist load --maxschedchunk 1
 
 export UV_PYTHON_DOWNLOADS := never
 export UV_NO_PROGRESS := 1

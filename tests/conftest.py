@@ -24,6 +24,11 @@ def pytest_configure(config: pytest.Config) -> None:
         embedded.ensure(settings.AGENTMEMORY_DATA_DIR, durable=False)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long comes first: nobody waits for one of them at the end, with nothing else left to do."""
+    items.sort(key=lambda item: not any(item.get_closest_marker(name) for name in ("e2e", "slow")))
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     from config import embedded
 

@@ -22,6 +22,8 @@ from tests.support import clusters
 from tests.support.faulty_worker import Orders
 from tests.support.model_server import ModelServer
 
+pytestmark = pytest.mark.slow
+
 # Seconds from the order to crash to the commit. The program that crashes the server takes a while to begin.
 DELAYS = ["-1", "0.35", "0.5", "0.42", "0.65", "0.3", "0.58"]
 

@@ -17,7 +17,7 @@ from tests.support import clusters, faulty_worker
 from tests.support.faulty_worker import POINTS, Orders
 from tests.support.model_server import ModelServer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 KILLED = -signal.SIGKILL
 

@@ -24,7 +24,7 @@ from tests.support import clusters, model_server, running
 from tests.support.faulty_worker import Orders
 from tests.support.model_server import ModelServer, Recorded, Reply
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 Run = Callable[..., BaseProcess]
 KILLED = -signal.SIGKILL

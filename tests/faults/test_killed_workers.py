@@ -21,7 +21,7 @@ from tests.support import clusters, model_server
 from tests.support.faulty_worker import POINTS, Orders
 from tests.support.model_server import ModelServer
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 AFTER = [point for point in POINTS if point.endswith(".after")]
 PROGRAM = ("-m", "tests.support.faulty_worker")
