@@ -22,6 +22,7 @@ class Author:
 
 
 SYSTEM = Author(kind="system", name="upkeep")
+CONSOLIDATION = Author(kind="system", name="consolidation")
 
 
 # What triggers read, for the open transaction alone.

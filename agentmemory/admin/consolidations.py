@@ -19,10 +19,10 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import filters, once
 from agentmemory.admin.acts import Act, ActingAdmin, Asked, AskForm, Did, Undo
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.authorship import Author
+from agentmemory.authorship import CONSOLIDATION, Author
 from agentmemory.console import figures, labels, links, permissions
 from agentmemory.models import Consolidation, Memory
-from agentmemory.services import consolidation, naming, spaces
+from agentmemory.services import consolidation, consolidation_plans, naming, spaces
 
 SALT = "consolidation-plan"
 GOOD_FOR_SECONDS = 3600
@@ -31,7 +31,7 @@ SECONDS_A_PAGE = 0.15
 IN_FORCE = (
     Q(kind="merge", memory__merged_into=F("other"))
     | Q(kind="link", memory__repeats=F("other"))
-    | Q(kind="forget", memory__withdrawn_by=str(consolidation.AUTHOR))
+    | Q(kind="forget", memory__withdrawn_by=str(CONSOLIDATION))
 )
 
 
@@ -65,7 +65,7 @@ def _in_force(row: Any) -> bool:
         return False
     memory = row.memory
     if row.kind == Consolidation.Kind.FORGET:
-        return bool(memory.withdrawn_at is not None and memory.withdrawn_by == str(consolidation.AUTHOR))
+        return bool(memory.withdrawn_at is not None and memory.withdrawn_by == str(CONSOLIDATION))
     target = memory.merged_into_id if row.kind == Consolidation.Kind.MERGE else memory.repeats_id
     return bool(target == row.other_id)
 
@@ -175,7 +175,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
                 messages.warning(request, once.AGAIN)
                 return HttpResponseRedirect(reverse("admin:agentmemory_consolidation_changelist"))
             try:
-                plan = consolidation.Plan.of_json(signing.loads(signed, salt=SALT, max_age=GOOD_FOR_SECONDS))
+                plan = consolidation_plans.Plan.of_json(signing.loads(signed, salt=SALT, max_age=GOOD_FOR_SECONDS))
             except signing.BadSignature:
                 messages.error(request, "The plan is too old: here is a new one.")
                 return HttpResponseRedirect(request.get_full_path())
@@ -185,7 +185,7 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
             return HttpResponseRedirect(reverse("admin:agentmemory_consolidation_changelist"))
         space = spaces.find(request.GET.get("space", ""))
         after = _uuid(request.GET.get("after", ""))
-        plan = consolidation.plan(space=space, after=after, seconds=SECONDS_A_PAGE)
+        plan = consolidation_plans.plan(space=space, after=after, seconds=SECONDS_A_PAGE)
         further = {**request.GET.dict(), "after": str(plan.next)} if plan.next and plan.looked else {}
         context = {
             **self.admin_site.each_context(request),

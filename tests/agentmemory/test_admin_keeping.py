@@ -18,7 +18,7 @@ from django.utils import timezone
 from agentmemory.admin import consolidations
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Certificate, Consolidation, Memory, Message
-from agentmemory.services import consolidation, memories, neighbours, spaces
+from agentmemory.services import consolidation, consolidation_plans, memories, neighbours, spaces
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory
 
 pytestmark = pytest.mark.django_db
@@ -73,7 +73,7 @@ def test_a_dry_run_looks_for_a_moment_and_goes_on_from_where_it_ended(
     operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = itertools.count(step=61)
-    monkeypatch.setattr(consolidation, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    monkeypatch.setattr(consolidation_plans, "time", SimpleNamespace(monotonic=lambda: next(moments)))
     for n in range(3):
         distilled(agent, f"k{n}", f"Something else about {'abc'[n] * 9}.")
     where, seen, text = page("consolidation_dry_run"), 0, ""

@@ -15,7 +15,7 @@ from agentmemory import likeness
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Consolidation, Memory, MemoryAccess, MemoryEvent, MemorySource
-from agentmemory.services import consolidation, curation, merging, neighbours
+from agentmemory.services import consolidation, consolidation_plans, curation, merging, neighbours
 from tests.factories import AgentFactory, MemoryFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def curated(agent: Agent, key: str, content: str, **values: Any) -> Memory:
 
 
 def planned() -> list[tuple[str, str, str]]:
-    return [(item.kind, item.key, item.other_key) for item in consolidation.plan().items]
+    return [(item.kind, item.key, item.other_key) for item in consolidation_plans.plan().items]
 
 
 def rows() -> list[Any]:
@@ -56,7 +56,7 @@ def test_m9_a_dry_run_tells_what_would_happen_and_why_and_changes_nothing(agent:
     distilled(agent, "releases", SAYS_AGAIN)
     distilled(agent, "port", "The port is 8080.")
     before = rows()
-    (item,) = consolidation.plan().items
+    (item,) = consolidation_plans.plan().items
     assert (item.kind, {item.key, item.other_key}) == ("merge", {"release-day", "releases"})
     assert "of their words are the same" in item.why
     assert (rows(), MemoryEvent.objects.count(), Consolidation.objects.count()) == (before, 3, 0)
@@ -65,7 +65,7 @@ def test_m9_a_dry_run_tells_what_would_happen_and_why_and_changes_nothing(agent:
 def test_m9_a_plan_is_carried_out_and_nothing_else_is(agent: Agent) -> None:
     first = distilled(agent, "release-day", SAYS)
     distilled(agent, "releases", SAYS_AGAIN)
-    plan = consolidation.plan()
+    plan = consolidation_plans.plan()
     distilled(agent, "release-days", SAYS)
     assert str(consolidation.run(plan=plan)) == "1 merged, 0 linked, 0 forgotten, 0 had changed"
     assert Memory.objects.get(key="releases").merged_into_id == first.pk
@@ -77,7 +77,7 @@ def test_m9_a_plan_is_carried_out_and_nothing_else_is(agent: Agent) -> None:
 def test_m9_what_has_changed_since_the_plan_is_left_alone(agent: Agent) -> None:
     distilled(agent, "release-day", SAYS)
     other = distilled(agent, "releases", SAYS_AGAIN)
-    plan = consolidation.plan()
+    plan = consolidation_plans.plan()
     curation.edit(memory_id=other.pk, author=OPERATOR, reason="r", content="Releases are on Mondays.")
     assert consolidation.run(plan=plan).skipped == 1
     assert not Memory.objects.exclude(merged_into=None).exists()
@@ -85,10 +85,10 @@ def test_m9_what_has_changed_since_the_plan_is_left_alone(agent: Agent) -> None:
 
 def test_m9_what_was_looked_at_is_looked_at_again_only_when_it_changes(agent: Agent) -> None:
     distilled(agent, "port", "The port is 8080.")
-    assert len(consolidation.plan().looked) == 1
+    assert len(consolidation_plans.plan().looked) == 1
     consolidation.run_all()
-    assert not consolidation.plan().looked
-    assert len(consolidation.plan(afresh=True).looked) == 1
+    assert not consolidation_plans.plan().looked
+    assert len(consolidation_plans.plan(afresh=True).looked) == 1
     distilled(agent, "listening", "The port is 8080")
     assert planned() == [("merge", "listening", "port")]
 
@@ -193,7 +193,7 @@ def test_m9_what_is_used_after_the_plan_is_not_forgotten(agent: Agent, settings:
     settings.AGENTMEMORY_FORGET_AFTER = 86_400.0
     memory = distilled(agent, "unused", "Nobody asks for this one.")
     age(memory, 10)
-    plan = consolidation.plan()
+    plan = consolidation_plans.plan()
     MemoryAccess.objects.create(memory=memory)
     assert consolidation.run(plan=plan).skipped == 1
 
@@ -205,21 +205,21 @@ def test_m2_forgetting_never_takes_a_curated_memory(agent: Agent, settings: Sett
 
 
 def test_a_run_has_a_bound_and_the_next_goes_on(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consolidation, "LOOKS", 2)
+    monkeypatch.setattr(consolidation_plans, "LOOKS", 2)
     for n in range(5):
         distilled(agent, f"k{n}", f"Statement {n} about the weather in city {n}.")
     seen: set[Any] = set()
     after = None
     for expected in (2, 2, 1):
-        plan = consolidation.plan(after=after)
+        plan = consolidation_plans.plan(after=after)
         assert len(plan.looked) == expected
         seen |= set(plan.looked)
         after = plan.next
     assert (len(seen), after) == (5, None)
     consolidation.run_all(seconds=0)
-    assert len(consolidation.plan().looked) == 2
+    assert len(consolidation_plans.plan().looked) == 2
     consolidation.run_all()
-    assert not consolidation.plan().looked
+    assert not consolidation_plans.plan().looked
 
 
 def test_t4_what_is_archived_is_left_alone(agent: Agent) -> None:
@@ -252,7 +252,7 @@ def test_neighbours_are_not_all_compared(agent: Agent, monkeypatch: pytest.Monke
         return real(a, b)
 
     monkeypatch.setattr(likeness, "near_duplicate", counted)
-    consolidation.plan()
+    consolidation_plans.plan()
     assert 0 < len(compared) <= 120 * neighbours.NEAREST
 
 

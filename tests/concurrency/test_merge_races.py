@@ -14,7 +14,7 @@ from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Agent, Consolidation, Memory
-from agentmemory.services import consolidation, memories, merging
+from agentmemory.services import consolidation, consolidation_plans, memories, merging
 from tests.factories import AgentFactory, MemoryFactory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -99,7 +99,7 @@ def test_m9_without_the_locks_two_opposite_merges_lose_both(agent: Agent, monkey
 def run_twice(agent: Agent) -> list[consolidation.Report]:
     distilled(agent, "a", tags=["x"])
     distilled(agent, "b", tags=["y"])
-    plan = consolidation.plan()
+    plan = consolidation_plans.plan()
     return at_once(lambda: consolidation.run(plan=plan), lambda: consolidation.run(plan=plan))
 
 

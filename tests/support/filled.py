@@ -9,6 +9,7 @@ from agentmemory.callers import Caller
 from agentmemory.models import Certificate, Memory, Session
 from agentmemory.services import (
     consolidation,
+    consolidation_plans,
     curation,
     distilled,
     memories,
@@ -46,7 +47,7 @@ def fill() -> None:
     found, again = (distil(session, key) for key in ("d", "e"))
     merging.merge(memory_id=again.pk, into_id=found.pk, author=Author(kind="system", name="tests"), why="the same")
     Certificate.objects.get_or_create(who="operator:olga", reason="asked for")
-    consolidation.run(plan=consolidation.plan())
+    consolidation.run(plan=consolidation_plans.plan())
     curation.promote(memory_id=found.pk, author=Author(kind="operator", name="olga"), reason="right")
     cursor = Cursor.objects.get(session=session)
     place = {"space": agent.space, "agent": agent, "cursor": cursor}

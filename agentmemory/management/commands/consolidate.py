@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentmemory.authorship import Author
 from agentmemory.errors import AgentMemoryError
-from agentmemory.services import consolidation, spaces
+from agentmemory.services import consolidation, consolidation_plans, spaces
 
 
 class Command(BaseCommand):
@@ -33,13 +33,13 @@ class Command(BaseCommand):
     def _tell(self, scope: dict[str, Any]) -> None:
         count, after, ended = 0, None, False
         while not ended:
-            plan = consolidation.plan(**scope, after=after)
+            plan = consolidation_plans.plan(**scope, after=after)
             self._show(plan)
             count, after = count + len(plan.items), plan.next
             ended = after is None
         self.stdout.write(f"{count} would be done. Nothing was changed.")
 
-    def _show(self, plan: consolidation.Plan) -> None:
+    def _show(self, plan: consolidation_plans.Plan) -> None:
         for item in plan.items:
             to = f" -> {item.other_key}" if item.other_id else ""
             self.stdout.write(f"{item.kind:7} {item.owner or 'shared'}: {item.key}{to} ({item.why})")
