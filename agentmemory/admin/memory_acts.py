@@ -210,7 +210,8 @@ ACTS: tuple[Act, ...] = (
         label="Share",
         explains="Takes the owner away: every agent of the space reads it from then on.",
         run=_share,
-        back="Give back makes it private again. What was read meanwhile was read.",
+        back="Give back makes it private again. A link to a curated memory ends with the sharing: Keep the curated one "
+        "makes it anew. What was read meanwhile was read.",
         bulk=True,
         opens=_private,
         offered=lambda memory: _kept(memory) and memory.owner_id is not None,

@@ -38,6 +38,7 @@ def _edited(
     with _act(name, memory_id=memory_id, author=author, reason=reason) as memory:
         if expected is not None and memory.version != expected:
             raise VersionMoved(f"It was changed meanwhile, and is at version {memory.version}.")
+        _refuse(all(getattr(memory, field) == value for field, value in checked.items()), "It is so already.")
         if memory.origin == Memory.Origin.DISTILLED and checked.get("content", memory.content) != memory.content:
             checked["edited_by"] = str(author)
         return _save(memory, checked)
@@ -77,6 +78,9 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     with _act("promote", memory_id=memory_id, author=author, reason=reason) as distilled:
         if distilled.origin != Memory.Origin.DISTILLED:
             raise Invalid("Only a distilled memory can be promoted.", field="origin")
+        curated = distilled.repeats
+        same = curated is not None and (curated.content, curated.tags) == (distilled.content, distilled.tags)
+        _refuse(same, "It is promoted already.")
         # Without the context: it holds words of the conversation, which a retraction could not take back from here.
         values = {"content": distilled.content, "tags": distilled.tags}
         place = {
@@ -97,6 +101,7 @@ def promote(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 def share(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Give a private memory to its whole space. Raises `Invalid` when the space has one of that key."""
     with _act("share", memory_id=memory_id, author=author, reason=reason) as memory:
+        _refuse(memory.owner_id is None, "It is shared already.")
         return _saved_where_free(memory, {"owner": None})
 
 
@@ -106,6 +111,7 @@ def give_back(*, memory_id: UUID, agent: Agent, author: Author, reason: str) -> 
     with _act("give back", memory_id=memory_id, author=author, reason=reason) as memory:
         if agent.space_id != memory.space_id:
             raise Invalid("The agent belongs to another space.", field="agent")
+        _refuse(memory.owner_id == agent.pk, f"It is private to {agent} already.")
         return _saved_where_free(memory, {"owner": agent})
 
 
@@ -113,6 +119,7 @@ def give_back(*, memory_id: UUID, agent: Agent, author: Author, reason: str) -> 
 def withdraw(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Take a memory out of search, context and lists. It stays here, with the reason."""
     with _act("withdraw", memory_id=memory_id, author=author, reason=reason) as memory:
+        _refuse(memory.withdrawn_at is not None, "It is withdrawn already.")
         return _save(
             memory,
             {"withdrawn_at": timezone.now(), "withdrawn_by": str(author), "withdrawn_reason": reason[:500]},
@@ -123,6 +130,7 @@ def withdraw(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 def reinstate(*, memory_id: UUID, author: Author, reason: str) -> Memory:
     """Bring a withdrawn memory back to search, context and lists."""
     with _act("reinstate", memory_id=memory_id, author=author, reason=reason) as memory:
+        _refuse(memory.withdrawn_at is None, "It is in use already.")
         return _save(memory, {"withdrawn_at": None, "withdrawn_by": "", "withdrawn_reason": ""})
 
 
@@ -167,6 +175,12 @@ def _locked(memory_id: UUID, *, deleted: bool = False) -> Memory:
     if row.merged_into_id is not None:
         raise Invalid("This memory was merged into another: undo that first.")
     return row
+
+
+def _refuse(done: bool, words: str) -> None:
+    """Tell the second of two who do the same at once: asked of the locked row, so that it is done and recorded once."""
+    if done:
+        raise Invalid(words)
 
 
 def _save(memory: Memory, values: dict[str, Any]) -> Memory:

@@ -65,7 +65,7 @@ def unmerge(*, memory_id: UUID, author: Author, reason: str) -> Memory:
         rows = _locked([memory_id, into_id], deleted_too=True)
         memory, survivor = rows[memory_id], rows[into_id]
         if memory.merged_into_id != into_id:
-            raise VersionMoved("The memory has just been merged into another.")
+            raise VersionMoved("The merge was undone already, or another one made.")
         memory.merged_into = None
         memories.save_version(memory, ["merged_into"])
         _take_tags_back(memory, survivor)
@@ -115,6 +115,8 @@ def keep_apart(*, memory_id: UUID, other_id: UUID, author: Author, reason: str) 
     """Note that both are right: neither merged nor linked by itself, nor shown as a disagreement. Raises `NotFound`."""
     rows = _locked([memory_id, other_id])
     memory, other = rows[memory_id], rows[other_id]
+    if kept_apart(memory_id, [other_id]):
+        raise Invalid("They stand beside each other already.")
     kind = "merge" if other.origin == memory.origin else "link"
     row = _recorded(kind, memory, other, author=author, why="both are right", reason=reason)
     _note_undone(kind, memory, other, author=author, reason=reason)
@@ -190,6 +192,8 @@ def _check_link(memory: Memory, curated: Memory) -> None:
         raise Invalid("The curated memory is neither its owner's nor shared.")
     if curated.expires_at is not None:
         raise Invalid("The curated memory ends one day, and nothing would be found then.")
+    if memory.repeats_id == curated.pk:
+        raise Invalid("It is linked to it already.")
     _check_stands(memory, curated)
 
 

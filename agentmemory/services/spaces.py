@@ -49,33 +49,45 @@ def get_agent(space: Space, handle: str) -> Agent:
 
 
 def archive(*, space_id: int) -> None:
-    """Hide and stop a space, its agents and its tokens with it."""
-    Space.objects.filter(pk=space_id, archived_at__isnull=True).update(archived_at=timezone.now())
+    """Hide and stop a space, its agents and its tokens with it. Raises `Invalid` where it is archived."""
+    rows = Space.objects.filter(pk=space_id, archived_at__isnull=True)
+    _done(rows.update(archived_at=timezone.now()), otherwise="The space is archived already.")
 
 
 def restore(*, space_id: int) -> None:
-    """Bring an archived space back as it was."""
-    Space.objects.filter(pk=space_id).update(archived_at=None)
+    """Bring an archived space back as it was. Raises `Invalid` where it is not archived."""
+    rows = Space.objects.filter(pk=space_id, archived_at__isnull=False)
+    _done(rows.update(archived_at=None), otherwise="The space is back already.")
 
 
 def archive_agent(*, agent_id: int) -> None:
-    """Hide and stop an agent, its tokens with it. Its memories and sessions stay."""
-    Agent.objects.filter(pk=agent_id, archived_at__isnull=True).update(archived_at=timezone.now())
+    """Hide and stop an agent, its tokens with it. Its memories and sessions stay. Raises `Invalid` where it is so."""
+    rows = Agent.objects.filter(pk=agent_id, archived_at__isnull=True)
+    _done(rows.update(archived_at=timezone.now()), otherwise="The agent is archived already.")
 
 
 def restore_agent(*, agent_id: int) -> None:
-    """Bring an archived agent back as it was."""
-    Agent.objects.filter(pk=agent_id).update(archived_at=None)
+    """Bring an archived agent back as it was. Raises `Invalid` where it is not archived."""
+    rows = Agent.objects.filter(pk=agent_id, archived_at__isnull=False)
+    _done(rows.update(archived_at=None), otherwise="The agent is back already.")
 
 
 def pause_agent(*, agent_id: int) -> None:
-    """Stop the distillation of an agent's sessions; it goes on reading and writing."""
-    Agent.objects.filter(pk=agent_id).update(status=Agent.Status.PAUSED)
+    """Stop the distillation of an agent's sessions; it goes on reading and writing. Raises `Invalid` where it is so."""
+    rows = Agent.objects.filter(pk=agent_id, status=Agent.Status.ACTIVE)
+    _done(rows.update(status=Agent.Status.PAUSED), otherwise="The agent is paused already.")
 
 
 def resume_agent(*, agent_id: int) -> None:
-    """Let the distillation of an agent's sessions go on."""
-    Agent.objects.filter(pk=agent_id).update(status=Agent.Status.ACTIVE)
+    """Let the distillation of an agent's sessions go on. Raises `Invalid` where it is not paused."""
+    rows = Agent.objects.filter(pk=agent_id, status=Agent.Status.PAUSED)
+    _done(rows.update(status=Agent.Status.ACTIVE), otherwise="The agent is not paused.")
+
+
+def _done(changed: int, *, otherwise: str) -> None:
+    """Tell the second of two who do the same at once: the database lets one of them find the row as it was."""
+    if not changed:
+        raise Invalid(otherwise)
 
 
 def _check(row: Space | Agent) -> None:

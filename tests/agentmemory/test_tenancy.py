@@ -372,8 +372,10 @@ def test_t4_archiving_twice_keeps_the_first_time() -> None:
     spaces.archive_agent(agent_id=agent.pk)
     spaces.archive(space_id=agent.space_id)
     first = (Agent.objects.get().archived_at, Space.objects.get().archived_at)
-    spaces.archive_agent(agent_id=agent.pk)
-    spaces.archive(space_id=agent.space_id)
+    with pytest.raises(Invalid, match="The agent is archived already"):
+        spaces.archive_agent(agent_id=agent.pk)
+    with pytest.raises(Invalid, match="The space is archived already"):
+        spaces.archive(space_id=agent.space_id)
     assert (Agent.objects.get().archived_at, Space.objects.get().archived_at) == first
 
 
