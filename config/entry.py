@@ -6,6 +6,10 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from django.db import OperationalError
 
 # Commands that do their work without a database.
 WITHOUT_DATABASE = frozenset(
@@ -44,25 +48,40 @@ def prepare(*, database: bool = True) -> None:
 
 
 def command_line(arguments: Sequence[str]) -> None:
-    """Run one management command. A broken installation ends it with a sentence, Ctrl-C with nothing: no trace."""
+    """Run one management command.
+
+    A broken installation or a database that is not reached ends it with a sentence, Ctrl-C with nothing: no trace.
+    """
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError
 
     from config import programs
 
-    command = arguments[1] if len(arguments) > 1 else ""
     try:
-        try:
-            _begin(command, arguments)
-        except (ImproperlyConfigured, programs.CannotStart) as error:
-            sys.exit(f"Cannot start: {error}")
+        _begin(arguments[1] if len(arguments) > 1 else "", arguments)
         execute_from_command_line(list(arguments))
+    except (ImproperlyConfigured, programs.CannotStart) as error:
+        sys.exit(f"Cannot start: {error}")
+    except OperationalError as error:
+        # What the server itself says has a number, and is the command's own trouble.
+        if getattr(error.__cause__, "sqlstate", None):
+            raise
+        sys.exit(_unreached(error))
     except KeyboardInterrupt:
         # Asked for. What was in its midst has settled on the way here.
         sys.exit(128 + signal.SIGINT)
 
 
+def _unreached(error: OperationalError) -> str:
+    from config import doctor_database
+
+    found = doctor_database.refused(error)
+    return f"The {found.about}: {found.line}. {found.advice} `python manage.py doctor` looks again."
+
+
 def _begin(command: str, arguments: Sequence[str]) -> None:
+    _with_our_settings(arguments)
     if command in WITHOUT_DATABASE:
         if command != SHOWS_KEY:
             _without_key()
@@ -70,6 +89,14 @@ def _begin(command: str, arguments: Sequence[str]) -> None:
     prepare(database=False)
     _understood(arguments)
     return prepare()
+
+
+def _with_our_settings(arguments: Sequence[str]) -> None:
+    """Refuse the framework's option for others: ours are read before it would be, and it would change nothing."""
+    from django.core.exceptions import ImproperlyConfigured
+
+    if any(argument.partition("=")[0] == "--settings" for argument in arguments[1:]):
+        raise ImproperlyConfigured("--settings is not taken here: settings come from the environment and `.env` alone.")
 
 
 def _without_key() -> None:

@@ -15,6 +15,15 @@ pytest_plugins = [
 ]
 
 
+@pytest.fixture
+def own_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that run a command line in their own process: each sets the framework up again, and with it the log.
+
+    The log would be written from then on to what is captured of that one test, which is closed when it ends.
+    """
+    monkeypatch.setattr("django.setup", lambda: None)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     from django.conf import settings
 

@@ -249,6 +249,7 @@ def test_the_command_answers_what_waits_aloud_and_ends(
     assert capsys.readouterr().out == "Nothing waits to be answered now.\n"
 
 
+@pytest.mark.usefixtures("own_log")
 def test_ctrl_c_ends_the_command_without_a_trace(
     session: Session, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
