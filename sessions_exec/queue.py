@@ -152,9 +152,10 @@ class Broker(ORM):  # type: ignore[misc]  # django-q2 has no types
         try:
             pulled = _pull(self.list_key)
         except DatabaseError as error:
-            logger.warning(
-                "the queue cannot be read", extra={"action": "queue.unreadable", "kind": type(error).__name__}
-            )
+            # That it takes no writes, the ticker tells, once.
+            if not regular.takes_reads_alone(error):
+                kind = type(error).__name__
+                logger.warning("the queue cannot be read", extra={"action": "queue.unreadable", "kind": kind})
             connection.close()
             time.sleep(1.0)
             return None

@@ -8,11 +8,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from django.db import close_old_connections, connection
+from django.db import DatabaseError, close_old_connections, connection
 
 from sessions_exec.services import ticks
 
 logger = logging.getLogger(__name__)
+
+# The SQLSTATE of a write where the database takes reads alone: a standby, or one that was told to.
+READS_ALONE = "25006"
+_reads_alone = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +63,27 @@ def do(each: Tick) -> None:
     try:
         if ticks.claim(each.name, every=each.every):
             ticks.note(each.name, each.function())
-    except Exception:
-        logger.exception("regular work failed", extra={"action": "tick.failed", "tick": each.name})
+        _tell_writes(refused=False)
+    except Exception as error:
+        if takes_reads_alone(error):
+            _tell_writes(refused=True)
+        else:
+            logger.exception("regular work failed", extra={"action": "tick.failed", "tick": each.name})
         connection.close()
     finally:
         close_old_connections()
+
+
+def takes_reads_alone(error: Exception) -> bool:
+    """Whether it is a write that the database has refused since it takes none at all."""
+    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) == READS_ALONE
+
+
+def _tell_writes(*, refused: bool) -> None:
+    """Say once that nothing can be written, and once that it can again: every tick would find it anew."""
+    global _reads_alone
+    if refused and not _reads_alone:
+        logger.error("the database takes reads alone: regular work waits", extra={"action": "tick.reads_alone"})
+    elif _reads_alone and not refused:
+        logger.info("the database takes writes again", extra={"action": "tick.writes_again"})
+    _reads_alone = refused

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, InterfaceError, connection
 
-from sessions_exec import processes, queue, watchdog
+from sessions_exec import processes, queue, regular, watchdog
 from sessions_exec.services import heartbeats, runs
 from sessions_exec.services.runs import InHand
 
@@ -204,8 +204,10 @@ class Supervisor:
         try:
             act()
         except (DatabaseError, InterfaceError) as error:
-            kind = type(error).__name__
-            logger.warning("the database does not answer", extra={"action": "supervisor.no_database", "kind": kind})
+            # One that answers and takes no writes is told of by the ticker, once.
+            if not regular.takes_reads_alone(error):
+                kind = type(error).__name__
+                logger.warning("the database does not answer", extra={"action": "supervisor.no_database", "kind": kind})
             connection.close()
 
 
