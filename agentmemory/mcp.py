@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import connections
+from django.db import OperationalError, connections
 from django.http import HttpResponse
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -205,6 +205,9 @@ class TokenGate:
                 caller = await sync_to_async(_authenticate)(dict(scope["headers"]).get(b"authorization", b""))
             except TooManyCalls as error:
                 await _refuse(send, problems.too_many(error.retry_after))
+                return
+            except OperationalError as error:
+                await _refuse(send, problems.unavailable(error))
                 return
             if caller is None:
                 await _refuse(send, problems.unauthorised())

@@ -15,14 +15,10 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 
-from agentmemory import tracing
+from agentmemory import notes, tracing
 from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, TooManyCalls, UidConflict, VersionMoved
 
 logger = logging.getLogger(__name__)
-
-# Of SQLSTATE.
-DISK_FULL = "53100"
-READ_ONLY = "25006"
 
 MEDIA_TYPE = "application/problem+json"
 _KINDS = "urn:agent-memory:problem:"
@@ -158,15 +154,20 @@ def _http(error: HttpError) -> HttpResponse:
 
 def _unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     _log(request, error, "api.unavailable")
+    return unavailable(error)
+
+
+def unavailable(error: Exception) -> HttpResponse:
+    """503: the database does not take it now."""
     return response(503, _why_not(error), headers={"Retry-After": "1"})
 
 
 def _why_not(error: Exception) -> str:
     """The matter in words: class 53 of SQLSTATE is a server that is short of something."""
-    state = _state(error)
-    if state == DISK_FULL:
+    state = notes.state(error)
+    if state == notes.DISK_FULL:
         return "The disk of the database is full."
-    if state == READ_ONLY:
+    if state == notes.READ_ONLY:
         return "The database takes no writes now."
     if state.startswith("53"):
         return "The database is short of resources now."
@@ -174,11 +175,7 @@ def _why_not(error: Exception) -> str:
 
 
 def _read_only(error: Exception) -> bool:
-    return _state(error) == READ_ONLY
-
-
-def _state(error: Exception) -> str:
-    return str(getattr(error.__cause__, "sqlstate", None) or "")
+    return notes.state(error) == notes.READ_ONLY
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from agentmemory import notes
 from agentmemory.callers import Caller
 from agentmemory.models import Agent, Message, MessageIndex
 from agentmemory.search import hybrid, vector_tables
@@ -37,7 +38,8 @@ def search(*, caller: Caller, agent: Agent, q: str, limit: int = 10, neighbours:
     """
     said = Message.objects.visible_to(caller).filter(session__agent=agent).standing().filter(is_speech=True)
     view = MessageIndex.objects.filter(message__in=said)
-    indexing.fill(view)
+    with notes.beside_a_read():
+        indexing.fill(view)
     hits = hybrid.find(view, vector_tables.MESSAGES, q, limit=limit, newest="message__created_at")
     rows = said.select_related("session").defer("content").in_bulk([hit.pk for hit in hits.items])
     found = [(rows[hit.pk], hit.score) for hit in hits.items if hit.pk in rows]

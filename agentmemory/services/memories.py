@@ -12,7 +12,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from agentmemory import authorship
+from agentmemory import authorship, notes
 from agentmemory.callers import Caller, Scope
 from agentmemory.errors import AgentMemoryError, HoldsSecret, Invalid, NotFound, VersionMoved
 from agentmemory.models import Agent, Memory, MemoryAccess
@@ -169,7 +169,8 @@ def listing(
 
 def count_access(ids: Iterable[UUID]) -> None:
     """Note one use of each memory, by row id, as rows of their own: nobody waits and no memory changes (M6)."""
-    MemoryAccess.objects.bulk_create([MemoryAccess(memory_id=pk) for pk in ids])
+    with notes.beside_a_read(), transaction.atomic():
+        MemoryAccess.objects.bulk_create([MemoryAccess(memory_id=pk) for pk in ids])
 
 
 def locked_or_new(

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import F, Q, Sum
 
+from agentmemory import notes
 from agentmemory.errors import TooManyCalls
 from agentmemory.models import CallWindow
 
@@ -116,7 +117,9 @@ def _refusal(token_id: int, minute: int) -> TooManyCalls:
         permits.refused += 1
         refused = permits.refused
     if refused & (refused - 1) == 0:
-        CallWindow.objects.filter(token=token_id, minute=minute).update(refused=F("refused") + (refused - refused // 2))
+        with notes.beside_a_read():
+            window = CallWindow.objects.filter(token=token_id, minute=minute)
+            window.update(refused=F("refused") + (refused - refused // 2))
     return TooManyCalls(max(1, math.ceil((minute + 1) * MINUTE - time.time())))
 
 
@@ -132,9 +135,13 @@ def _of(token_id: int, minute: int) -> _Permits:
 
 
 def _take(token_id: int, minute: int, limit: int) -> int:
-    """Take a portion; what is left of the minute's calls where that is less."""
-    portion = max(1, limit // PORTIONS)
-    with connection.cursor() as cursor:
+    """Take a portion; what is left of the minute's calls where that is less.
+
+    Of a database that takes no writes there is nothing to do but read: a portion then counts for this process alone.
+    """
+    granted = portion = max(1, limit // PORTIONS)
+    with notes.beside_a_read(), connection.cursor() as cursor:
         cursor.execute(_TAKE, [token_id, minute, portion, limit])
         row = cursor.fetchone()
-    return 0 if row is None else min(portion, limit - (row[0] - portion))
+        granted = 0 if row is None else min(portion, limit - (row[0] - portion))
+    return granted

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from django.db import OperationalError
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver.exceptions import ToolError
@@ -121,6 +122,16 @@ def test_a_rule_that_is_broken_is_told_in_words(address: str, ada: Agent) -> Non
     assert answer.is_error
     assert "secret" in answer.content[0].text
     assert secret not in answer.content[0].text
+
+
+def test_a_database_that_does_not_answer_is_503(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise OperationalError("connection refused")
+
+    monkeypatch.setattr(tokens, "authenticate", fail)
+    answer = httpx2.post(address, headers={"Authorization": "Bearer amt_x"}, json={}, trust_env=False)
+    assert (answer.status_code, answer.json()["detail"]) == (503, "The database cannot be reached now.")
+    assert "refused" not in answer.text
 
 
 @pytest.mark.parametrize(
