@@ -382,6 +382,25 @@ def test_the_command_previews_and_purges(full: Session, capsys: pytest.CaptureFi
     assert "certificate" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--everything", "--session", "S"], "all that the agent has"),
+        (["--everything", "--memory", "M"], "all that the agent has"),
+        (["--delete-agent", "--everything", "--session", "S"], "all that the agent has"),
+        (["--memory", "M", "--message", "u1"], "--message needs --session"),
+    ],
+)
+def test_m5_the_command_erases_neither_more_nor_less_than_its_words_say(
+    full: Session, agent: Agent, options: list[str], told: str
+) -> None:
+    named = {"S": full.name, "M": str(Memory.objects.filter(owner=agent).values_list("pk", flat=True)[0])}
+    call = [named.get(option, option) for option in options]
+    with pytest.raises(CommandError, match=told):
+        call_command("purge", "--space", "acme", "--agent", "ada", *call, "--reason", "asked for")
+    assert where() >= EVERYWHERE
+
+
 def test_t4_the_command_deletes_an_agent_only_with_a_choice(full: Session, agent: Agent) -> None:
     call = ["--space", "acme", "--agent", "ada", "--delete-agent", "--reason", "left"]
     with pytest.raises(CommandError, match="say to whom"):

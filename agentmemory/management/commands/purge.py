@@ -32,6 +32,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         author = Author(kind="operator", name=getpass.getuser())
+        _agree(options)
         try:
             space = spaces.get(options["space"])
             agent = spaces.get_agent(space, options["agent"]) if options["agent"] else None
@@ -62,6 +63,15 @@ class Command(BaseCommand):
     def _tell(self, counts: dict[str, int]) -> None:
         for table, count in counts.items():
             self.stdout.write(f"{table}: {count}")
+
+
+def _agree(options: dict[str, Any]) -> None:
+    """Refuse what would erase more, or less, than its words say: nobody can undo it."""
+    everything = options["everything"] or options["delete_agent"]
+    if everything and (options["memory"] or options["session"] or options["message"]):
+        raise CommandError("--everything and --delete-agent mean all that the agent has: name nothing else with them.")
+    if options["message"] and not options["session"]:
+        raise CommandError("--message needs --session: uids are unique within a session alone.")
 
 
 def _scope(caller: Caller, agent: Agent | None, options: dict[str, Any]) -> Scope:
