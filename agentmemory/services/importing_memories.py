@@ -76,10 +76,10 @@ def take_in(*, wanted: Wanted, lines: Iterable[str], on_problem: Callable[[Probl
     Raises `Invalid` where the first line is not that of an export.
     """
     report = Report()
-    for number, text in enumerate(lines, start=1):
-        if number == 1:
-            _check_header(text)
-        elif text.strip():
+    left = iter(lines)
+    _check_header(next(left, ""))
+    for number, text in enumerate(left, start=2):
+        if text.strip():
             _take_in(wanted, number, text, report, on_problem)
     return report
 

@@ -23,6 +23,9 @@ T = TypeVar("T")
 API_VERSION = "2026-10-21"
 """The version that the SDK in the required range speaks."""
 
+MOST_TOKENS = 10_000_000
+"""More than any model takes. What claims more must fit its column, and so must its cost (A4)."""
+
 FINISHED = frozenset({"end_turn", "stop_sequence"})
 CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
 
@@ -106,7 +109,10 @@ def client(endpoint: Endpoint, *, accept: str = "application/json") -> anthropic
 async def _ask(endpoint: Endpoint, request: ModelRequest) -> object:
     async with client(endpoint) as asking:
         raw = await asking.messages.with_raw_response.create(**_arguments(request))
-        return raw.http_response.json()
+        try:
+            return raw.http_response.json()
+        except ValueError as error:
+            raise ModelCallFailed(kind=FailureKind.SERVER, message=f"the answer is no JSON: {error}") from error
 
 
 def _of_status(error: anthropic.APIStatusError) -> ModelCallFailed:
@@ -198,14 +204,14 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def tokens(usage: object, side: Literal["input", "output"]) -> int:
-    """Tokens the provider counted; those it read from or wrote to its cache are input as well."""
+    """Tokens the provider counted, `MOST_TOKENS` at most; those it read from or wrote to its cache are input as well."""
     if not isinstance(usage, Mapping):
         return 0
     names = ["output_tokens"]
     if side == "input":
         names = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"]
     counts = [usage.get(name) for name in names]
-    return sum(count for count in counts if isinstance(count, int) and count > 0)
+    return min(MOST_TOKENS, sum(count for count in counts if isinstance(count, int) and count > 0))
 
 
 def _causes(error: BaseException) -> str:

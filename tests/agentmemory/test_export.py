@@ -233,3 +233,6 @@ def test_the_commands_write_and_read(full: Agent, tmp_path: Path, capsys: pytest
         call_command("import_memories", str(path), "--space", "copy")
     with pytest.raises(CommandError, match="no export"):
         call_command("import_memories", __file__, "--space", "copy")
+    path.write_text("")
+    with pytest.raises(CommandError, match="no export"):
+        call_command("import_memories", str(path), "--space", "copy")

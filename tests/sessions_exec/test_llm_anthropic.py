@@ -148,6 +148,18 @@ def test_d25_cached_input_tokens_are_input(server: ModelServer) -> None:
     assert (reply.input_tokens, reply.output_tokens) == (48, 2)
 
 
+def test_a4_a_count_of_tokens_that_no_model_takes_is_bounded(server: ModelServer) -> None:
+    """It would be out of the range of its column: the answer would be lost, and paid for again and again."""
+    server.script(lambda _: model_server.message("x", usage={"input_tokens": 10**30, "output_tokens": 2}))
+    reply = ask(server)
+    assert (reply.input_tokens, reply.output_tokens) == (anthropic_client.MOST_TOKENS, 2)
+
+
+def test_a_page_in_place_of_an_answer_is_called_no_json(server: ModelServer) -> None:
+    caught = failure(server, lambda _: Reply(body=b"<html>", headers={"Content-Type": "text/html"}))
+    assert "the answer is no JSON" in caught.message
+
+
 def test_an_error_document_in_a_good_status_keeps_its_kind(server: ModelServer) -> None:
     document = {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     caught = failure(server, lambda _: Reply(body=json.dumps(document).encode()))
