@@ -8,13 +8,15 @@ from agentmemory.services import embedding, indexing
 from config import runs
 from distillation.services import coordinator
 from sessions_exec import queue, regular
-from sessions_exec.services import delivering, recovery
+from sessions_exec.services import delivering, heartbeats, recovery
+from sessions_exec.services import runs as task_runs
 
 DAY = 86400.0
 # The queue's scheduler looks every 30 seconds and counts in whole minutes.
 SHORTEST_SCHEDULE = 60.0
 SCHEDULES_LOOK = 30.0
 SEARCH_LOOK = 5.0
+SEARCH = "config.regular.make_search_ready"
 COORDINATES = "finds sessions that are due, and has them distilled"
 
 
@@ -109,10 +111,21 @@ def ticks() -> list[regular.Tick]:
 
 
 def prepare_search() -> str:
-    """Have words and vectors made ready for search, where some wait and the queue is empty: all else goes first."""
-    due = [module for module in (indexing, embedding) if module.is_due()]
-    if not due or queue.waiting().count:
-        return "nothing to do" if not due else "other tasks wait"
-    for module in due:
-        queue.enqueue(f"{module.__name__}.run")
-    return f"{len(due)} tasks"
+    """Have words and vectors made ready for search, where some wait and the queue is empty: all else goes first.
+
+    One such task goes on for many seconds. So no more than half of the workers have one: what comes finds one free.
+    """
+    if not any(module.is_due() for module in (indexing, embedding)):
+        return "nothing to do"
+    if queue.waiting().count:
+        return "other tasks wait"
+    workers = len(heartbeats.living()) * settings.AGENTMEMORY_WORKERS
+    if task_runs.count_of(SEARCH) >= max(1, workers // 2):
+        return "enough workers are at it"
+    queue.enqueue(SEARCH)
+    return "1 task"
+
+
+def make_search_ready() -> str:
+    """Make what waits, for a bounded time. Words go first: every search needs them."""
+    return ", ".join(module.run() for module in (indexing, embedding))

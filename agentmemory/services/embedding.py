@@ -91,7 +91,7 @@ def run() -> str:
     embedder = embeddings.current()
     if embedder is None:
         return "no vectors here"
-    last = time.monotonic() + min(RUN_SECONDS, settings.AGENTMEMORY_TASK_TIMEOUT / 2)
+    last = time.monotonic() + min(RUN_SECONDS, settings.AGENTMEMORY_TASK_TIMEOUT / 4)
     made = 0
     for table in vector_tables.TABLES:
         while time.monotonic() < last and (claimed := _claim(table, embedder)):

@@ -41,7 +41,7 @@ def is_due() -> bool:
 
 def run() -> str:
     """Take apart what waits, for a bounded time. Returns in one line what was done."""
-    last = time.monotonic() + min(RUN_SECONDS, settings.AGENTMEMORY_TASK_TIMEOUT / 2)
+    last = time.monotonic() + min(RUN_SECONDS, settings.AGENTMEMORY_TASK_TIMEOUT / 4)
     done = 0
     while time.monotonic() < last and (filled := fill(MessageIndex.objects.all())):
         done += filled

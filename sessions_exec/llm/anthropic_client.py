@@ -204,7 +204,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def tokens(usage: object, side: Literal["input", "output"]) -> int:
-    """Tokens the provider counted, `MOST_TOKENS` at most; those it read from or wrote to its cache are input as well."""
+    """Tokens the provider counted, those of its cache as input; `MOST_TOKENS` at most."""
     if not isinstance(usage, Mapping):
         return 0
     names = ["output_tokens"]

@@ -32,6 +32,11 @@ def count(worker: str) -> int:
     return TaskRun.objects.filter(worker=worker).count()
 
 
+def count_of(function: str) -> int:
+    """How many tasks that call this function are in hand, of all workers together."""
+    return TaskRun.objects.filter(function=function).count()
+
+
 def pulled(*, worker: str, delivery: int, function: str, argument: str) -> None:
     """Note that a worker took a task out of the queue."""
     TaskRun.objects.create(

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from django.conf import settings as configured
 from django.db import connection
+from django.utils.module_loading import import_string
+from django_q.models import OrmQ
 from pytest_django import Settings
 
 from agentmemory import authorship
@@ -20,6 +22,7 @@ from agentmemory.search import embeddings, hybrid, minilm, ranking, vector_table
 from agentmemory.services import embedding, memories, stored_secrets
 from config import doctor, regular
 from sessions_exec import queue
+from sessions_exec.services import heartbeats, runs
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory, SessionFactory
 from tests.support.embedders import Concepts
 
@@ -315,9 +318,28 @@ def test_the_ticker_has_them_made_when_nothing_else_waits(concepts: Concepts, ag
     assert regular.prepare_search() == "nothing to do"
     MemoryFactory.create(owner=agent)
 
-    assert regular.prepare_search() == "1 tasks"
+    assert regular.prepare_search() == "1 task"
     assert queue.waiting().count == 1
     assert regular.prepare_search() == "other tasks wait"
+    assert import_string(regular.SEARCH)() == "words of 0 messages taken apart, 1 vectors made"
+
+
+@pytest.mark.parametrize(("clusters", "workers", "most"), [(1, 1, 1), (1, 2, 1), (1, 5, 2), (2, 2, 2)])
+def test_no_more_than_half_of_the_workers_make_search_ready(
+    concepts: Concepts, agent: Agent, settings: Settings, clusters: int, workers: int, most: int
+) -> None:
+    """A big import is at hand for hours: what is asked for meanwhile finds a free worker."""
+    settings.AGENTMEMORY_WORKERS = workers
+    for cluster in range(clusters):
+        heartbeats.beat(worker=f"cluster-{cluster}", host="h", pid=1, processes=workers)
+    MemoryFactory.create(owner=agent)
+    for number in range(most):
+        assert regular.prepare_search() == "1 task"
+        OrmQ.objects.all().delete()
+        runs.pulled(worker=f"cluster-{number % clusters}", delivery=number, function=regular.SEARCH, argument="")
+
+    assert regular.prepare_search() == "enough workers are at it"
+    assert queue.waiting().count == 0
 
 
 # --- messages ---

@@ -184,7 +184,7 @@ def test_m10_a_search_takes_apart_so_much_and_the_background_the_rest(
     api.say("s", user("u1", "zeppelin"), user("u2", "zeppelin"), user("u3", "zeppelin"))
 
     assert uids(api, "zeppelin") == ["u3"]
-    assert regular.prepare_search() == "1 tasks"
+    assert regular.prepare_search() == "1 task"
     assert indexing.run() == "words of 2 messages taken apart"
     assert not indexing.is_due()
     assert sorted(uids(api, "zeppelin")) == ["u1", "u2", "u3"]
