@@ -24,17 +24,18 @@ NEEDS_KEPT = 15
 
 def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, Any]]:
     """Things that only a person can settle, five at most."""
+    private, now = permissions.reads_private(request), timezone.now()
     found = [
         {
             "state": "paused",
-            "text": f"Provider {provider.name} {providers.pause_line(provider, now=timezone.now())[:160]}",
+            "text": f"Provider {provider.name} {providers.pause_line(provider, now=now, private=private)[:160]}",
             "url": links.change("agentmemory", "provider", provider.pk),
             "at": provider.stopped_at or provider.paused_until,
         }
         for provider in standing.paused
     ]
     found += _providers(request)
-    found += _backed_off()
+    found += _backed_off(private=private)
     found += [
         {
             "state": "quarantined",
@@ -48,7 +49,6 @@ def needs(request: HttpRequest, standing: overview.Standing) -> list[dict[str, A
         found += _webhooks()
     # Kept for all who look: each gets what they may read of it.
     of_memories = cache.get_or_set("console:needs", _needs_of_memories, NEEDS_KEPT) or []
-    private = permissions.reads_private(request)
     return [*found, *({**item, "text": item["text"] if private else item["hidden"]} for item in of_memories)][:5]
 
 
@@ -75,10 +75,11 @@ def _providers(request: HttpRequest) -> list[dict[str, Any]]:
     """Those that are called again and again, and answer no more."""
     if not request.user.has_perm("agentmemory.view_provider"):
         return []
+    private = permissions.reads_private(request)
     return [
         {
             "state": "failing",
-            "text": f"Provider {provider.name}: {asked.line[:200]}",
+            "text": f"Provider {provider.name}: {asked.line(private=private)[:200]}",
             "url": links.change("agentmemory", "provider", provider.pk),
             "at": asked.failed_at,
         }
@@ -86,20 +87,20 @@ def _providers(request: HttpRequest) -> list[dict[str, Any]]:
     ]
 
 
-def _backed_off() -> list[dict[str, Any]]:
-    """Sessions that have failed again and again: one line for all of them."""
+def _backed_off(*, private: bool) -> list[dict[str, Any]]:
+    """Sessions that have failed again and again: one line for all, with an error that may quote them."""
     rows = overview.backed_off(calls.IN_A_ROW)
     if not rows:
         return []
     worst, count = rows[0], f"{overview.MOST}+" if len(rows) > overview.MOST else f"{len(rows)}"
     who = worst.session.name if len(rows) == 1 else f"{count} sessions"
-    last = worst.last_error.partition("\n")[0][:160]
+    last = ": " + worst.last_error.partition("\n")[0][:160] if private else ""
     many = f"failed {worst.failures} times in a row" if len(rows) == 1 else f"failed {calls.IN_A_ROW} times or more"
     listed = links.listing("distillation", "cursor", "waiting=backing_off")
     return [
         {
             "state": "backing off",
-            "text": f"{who} {many}: {last}",
+            "text": f"{who} {many}{last}",
             "url": links.a_cursor(worst.pk) if len(rows) == 1 else listed,
             "at": min(row.next_attempt_at for row in rows if row.next_attempt_at),
         }
@@ -151,7 +152,7 @@ def _needs_of_memories() -> list[dict[str, Any]]:
 
 def _told(memory: Memory, line: str, *, hidden: str = "") -> dict[str, str]:
     """What is said of a memory, and what to one who may not read it: `hidden` where the line itself may tell."""
-    instead = line if memory.owner_id is None else hidden or line
+    instead = hidden or line
     names = ((True, line), (False, instead))
     full, less = (f"{naming.memory(memory, private=private)}: {said}" for private, said in names)
     return {"text": full, "hidden": less}

@@ -32,13 +32,13 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     context |= {"title": "Start"}
     if not request.user.has_perm("distillation.view_cursor"):
         return context
-    standing = overview.standing()
+    standing, private = overview.standing(), permissions.reads_private(request)
     # As the page of costs has it, to which they lead.
     costs = request.user.has_perm("distillation.view_distillationpass")
     context |= {
         "overview": True,
         "silent": not heartbeats.alive(),
-        "figures": [each for each in _figures(standing) if costs or each["id"] != "tokens"],
+        "figures": [each for each in _figures(standing, private=private) if costs or each["id"] != "tokens"],
         "distillation": _distillation(standing),
         "executions": _executions() if request.user.has_perm("sessions_exec.view_execution") else (),
         "cluster": _cluster() if request.user.has_perm("sessions_exec.view_heartbeat") else None,
@@ -47,15 +47,15 @@ def start(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
         "charts": _charts(),
         "needs": attention.needs(request, standing),
         "latest": attention.latest(request),
-        "shared_only": not permissions.reads_private(request),
+        "shared_only": not private,
     }
     return context
 
 
-def _figures(standing: overview.Standing) -> list[dict[str, Any]]:
+def _figures(standing: overview.Standing, *, private: bool) -> list[dict[str, Any]]:
     spent = standing.budget is not None and standing.tokens_today >= standing.budget
     return [
-        _oldest(standing),
+        _oldest(standing, private=private),
         {
             "id": "stuck",
             "title": "Backing off and blocked",
@@ -98,13 +98,13 @@ def _paid(standing: overview.Standing) -> str:
     return ", ".join(filter(None, (money, budget)))
 
 
-def _oldest(standing: overview.Standing) -> dict[str, Any]:
+def _oldest(standing: overview.Standing, *, private: bool) -> dict[str, Any]:
     cursor = standing.oldest
     shown: dict[str, Any] = {"id": "oldest", "title": "Oldest turn that waits", "url": _waiting("behind"), "tone": ""}
     if cursor is None or cursor.due_since is None:
         return shown | {"value": "none", "line": "everything is distilled to its last finished turn"}
     now = timezone.now()
-    state = states.describe(cursor, now)
+    state = states.describe(cursor, now, private=private)
     return shown | {
         "value": figures.duration(now - cursor.due_since),
         "line": f"{cursor.agent.handle} · {cursor.session.name}: {_words(state.name)}, {state.line}",

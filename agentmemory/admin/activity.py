@@ -32,7 +32,10 @@ _COLUMNS = ("at", "who", "act", "target_type", "target_id", "target", "reason")
 
 
 CHUNK = 1_000
-LEFT_OUT = "Of acts on private memories you see who did what, and when: not what they are called, and not why."
+LEFT_OUT = (
+    "Of acts on private memories you see who did what, and when: not what they are called, and not why; nor why "
+    "something was done to a session and what is made of it."
+)
 
 
 class _ActivityList(ConsoleList):
@@ -86,7 +89,7 @@ class ActivityAdmin(ReadOnlyAdmin[Activity]):
             queryset = queryset.filter(pk__gt=newest - MOST_SEARCHED)
             if not permissions.reads_private(request):
                 # A search that answers is a way of reading.
-                queryset = queryset.exclude(target_type__in=acts_of_memories.ON_MEMORIES)
+                queryset = queryset.exclude(target_type__in=acts_of_memories.hidden())
         return super().get_search_results(request, queryset, search_term)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:

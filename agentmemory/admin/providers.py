@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, QuerySet, Value
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from unfold.widgets import UnfoldAdminTextareaWidget
 
 from agentmemory.admin.setup import ReasonForm, SetUpAdmin
-from agentmemory.console import figures, labels
+from agentmemory.console import figures, labels, permissions
 from agentmemory.errors import Invalid
 from agentmemory.models import Agent, Provider
 from agentmemory.services import providers
@@ -99,7 +99,14 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Provider]:
-        return super().get_queryset(request).annotate(is_named=Exists(Agent.objects.filter(provider=OuterRef("pk"))))
+        return (
+            super()
+            .get_queryset(request)
+            .annotate(
+                is_named=Exists(Agent.objects.filter(provider=OuterRef("pk"))),
+                may_be_read=Value(permissions.reads_private(request)),
+            )
+        )
 
     def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> tuple[str, ...]:
         # Rows name a provider by its name as well.
@@ -127,7 +134,7 @@ class ProviderAdmin(SetUpAdmin[Provider]):
     def state(self, provider: Any) -> SafeString:
         if not provider.enabled:
             return labels.label("off")
-        if line := providers.pause_line(provider, now=timezone.now()):
+        if line := providers.pause_line(provider, now=timezone.now(), private=provider.may_be_read):
             return labels.with_line("paused", line.split("\n", 1)[0].removeprefix("paused ")[:160])
         if provider.kind == Provider.Kind.ACP:
             return labels.with_line("skipped", "its sessions are, since it cannot be used for extraction")

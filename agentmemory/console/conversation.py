@@ -84,7 +84,7 @@ def turns(
             Entry(
                 message=message,
                 blocks=_blocks(message) if readable else (),
-                gone=_gone(message),
+                gone=_gone(message, readable=readable),
                 memories=memories.get(message.seq, ()),
                 line=lines.get(message.seq, ""),
                 missing=max(0, message.seq - awaited),
@@ -96,9 +96,11 @@ def turns(
     return found
 
 
-def _gone(message: Message) -> str:
+def _gone(message: Message, *, readable: bool) -> str:
     if message.retracted_at is not None:
-        return f"retracted: {message.retraction_reason}" if message.retraction_reason else "retracted"
+        # A reason may quote what it takes back.
+        told = readable and message.retraction_reason
+        return f"retracted: {message.retraction_reason}" if told else "retracted"
     return f"superseded by {message.superseded_by}" if message.superseded_by else ""
 
 

@@ -24,6 +24,12 @@ def hidden(pk: Any, handle: str) -> str:
     return f"a private memory of {handle} ({str(pk)[:8]})"
 
 
+def wait(line: str, *, private: bool) -> str:
+    """Why something waits; without what a provider has said when it was paused, which may quote what it was sent."""
+    head, paused, _ = line.partition(" paused")
+    return line if private else head + paused
+
+
 def title(session: Session, *, private: bool) -> str:
     """A session's title, which agents make of what was said; nothing to one who may not read that."""
     return session.title if private else ""

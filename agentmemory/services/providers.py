@@ -85,15 +85,17 @@ def key(provider: Provider) -> str | None:
     return settings.AGENTMEMORY_PROVIDER_KEYS.get(provider.key_variable) or None
 
 
-def pause_line(provider: Provider, *, now: datetime) -> str:
+def pause_line(provider: Provider, *, now: datetime, private: bool = True) -> str:
     """Who or what keeps a provider from being called, until when and why, in one line; empty while nothing does.
 
-    An operator's own pause ends when an operator says so; the one that failures bring ends by itself (D19, D24).
+    An operator's own pause ends when an operator says so; the one that failures bring ends by itself (D19, D24). What
+    the provider has said then may quote what it was sent: it is left out for who may not read what is private.
     """
     if provider.stopped_at is not None:
         return f"paused by {provider.stopped_by.partition(':')[2]}: {provider.stopped_reason}"
     if provider.paused_until is not None and provider.paused_until > now:
-        return f"paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC: {provider.paused_reason}"
+        said = f": {provider.paused_reason}" if private else ""
+        return f"paused until {provider.paused_until:%Y-%m-%d %H:%M} UTC{said}"
     return ""
 
 

@@ -22,6 +22,12 @@ register.simple_tag(links.change, name="page_url")
 
 
 @register.simple_tag
+def waits_for(line: str, private: bool) -> str:
+    """Why something waits, as who looks may read it."""
+    return naming.wait(line, private=private)
+
+
+@register.simple_tag
 def memory_name(memory: Memory, private: bool) -> str:
     """What a memory is called to one who may read what is private, or may not."""
     return naming.memory(memory, private=private)

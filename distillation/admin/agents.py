@@ -8,7 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import spaces
-from agentmemory.console import figures, labels, links
+from agentmemory.console import figures, labels, links, permissions
 from agentmemory.models import Agent, Provider
 from agentmemory.services import activity, providers
 from distillation.services import coordinator, resolution, spending
@@ -19,7 +19,7 @@ def _panel(request: HttpRequest, agent: Agent) -> SafeString | None:
     if not request.user.has_perm("distillation.view_cursor"):
         return None
     resolved = resolution.resolve(agent)
-    lines = (resolution.unusable(resolved), resolution.obstacle(resolved), _pause(resolved.provider))
+    lines = (resolution.unusable(resolved), resolution.obstacle(resolved), _pause(request, resolved.provider))
     used = spending.of(agent, days=30)
     query = f"agent={agent.handle}&space={agent.space.slug}"
     return format_html(
@@ -48,8 +48,8 @@ def _standing(agent: Agent) -> SafeString:
     return format_html("{} by {}, {}: {}", labels.label(agent.status), act.who, figures.when(act.at), act.reason)
 
 
-def _pause(provider: Provider) -> str:
-    return providers.pause_line(provider, now=timezone.now())
+def _pause(request: HttpRequest, provider: Provider) -> str:
+    return providers.pause_line(provider, now=timezone.now(), private=permissions.reads_private(request))
 
 
 def _task(function: str, argument: str) -> SafeString | None:

@@ -73,7 +73,8 @@ class _StatedList(ConsoleList):
         super().get_results(request)
         rows = list(self.result_list)
         now, look = timezone.now(), attempts.look()
-        for cursor, state in zip(rows, states.describe_many(rows, now), strict=True):
+        described = states.describe_many(rows, now, private=permissions.reads_private(request))
+        for cursor, state in zip(rows, described, strict=True):
             cursor.state, cursor.next = state, attempts.words(cursor, state, look=look, now=now)
         self.result_list = rows
 
@@ -155,8 +156,8 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
         cursor = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdigit() else None
         if cursor is None:
             raise Http404
-        now = timezone.now()
-        state = states.describe(cursor, now)
+        now, readable = timezone.now(), permissions.reads_private(request)
+        state = states.describe(cursor, now, private=readable)
         passes = list(DistillationPass.objects.filter(cursor=cursor).defer("answer").order_by("-id")[:PASSES_SHOWN])
         held = Quarantine.objects.filter(cursor=cursor, state=Quarantine.State.HELD).order_by("-seq")
         context = {
@@ -165,6 +166,9 @@ class CursorAdmin(ActingAdmin[Cursor], ReadOnlyAdmin[Cursor]):
             "opts": self.opts,
             "original": links.Named(cursor, cursor.session.name),
             "cursor": cursor,
+            "readable": readable,
+            "hidden": permissions.HIDDEN,
+            "kind": next((row.failure for row in passes if row.failure), "failed"),
             "state": state,
             "next": _next(cursor, attempts.words(cursor, state, look=attempts.look(), now=now)),
             "lease_over": cursor.expires_at is not None and cursor.expires_at <= now,
@@ -221,7 +225,7 @@ def _panel(request: HttpRequest, session: Session) -> sessions.Panel | None:
     cursor = known.filter(session=session).first()
     if cursor is None:
         return None
-    state = states.describe(cursor, timezone.now())
+    state = states.describe(cursor, timezone.now(), private=permissions.reads_private(request))
     html = format_html(
         '<div class="am-head" id="distillation">{} <span class="am-line">{}</span> {}</div>{}',
         labels.label(state.name.replace("_", " ")),

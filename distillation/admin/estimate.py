@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from agentmemory.console import charts
+from agentmemory.console import charts, permissions
 from distillation.models import Cursor
 from distillation.services import preview
 
@@ -39,6 +39,7 @@ def page(request: HttpRequest, site: AdminSite) -> HttpResponse:
         "more": more,
         "cut": more or any(row.more for row in rows),
         "total": _total(rows),
+        "private": permissions.reads_private(request),
         "answer_tokens": preview.ANSWER_TOKENS,
     }
     return TemplateResponse(request, "console/estimate.html", context)

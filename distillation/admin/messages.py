@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.utils.html import format_html
@@ -88,7 +88,8 @@ class MessageAdmin(ActingAdmin[Message], ReadOnlyAdmin[Message]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
         # What was said is read in its conversation, where looking is noted.
-        return super().get_queryset(request).select_related(*self.list_select_related).defer("content")
+        rows = super().get_queryset(request).select_related(*self.list_select_related).defer("content")
+        return rows.annotate(may_be_read=Value(permissions.reads_private(request)))
 
     def named(self, row: Message) -> str:
         return f"message {row.seq} of {row.session.name}"
@@ -107,9 +108,9 @@ class MessageAdmin(ActingAdmin[Message], ReadOnlyAdmin[Message]):
         return message.type
 
     @admin.display(description="State")
-    def standing(self, message: Message) -> SafeString | str:
+    def standing(self, message: Any) -> SafeString | str:
         if message.retracted_at is not None:
-            return labels.with_line("taken back", message.retraction_reason)
+            return labels.with_line("taken back", message.retraction_reason if message.may_be_read else "")
         return f"superseded by {message.superseded_by}" if message.superseded_by else figures.NONE
 
     @admin.display(description="Characters")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.template.response import TemplateResponse
@@ -91,7 +91,8 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[DistillationPass]:
         # An answer can be long, and no list shows it.
-        return super().get_queryset(request).defer("answer")
+        rows = super().get_queryset(request).defer("answer")
+        return rows.annotate(may_be_read=Value(permissions.reads_private(request)))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[DistillationPass], search_term: str
@@ -117,8 +118,10 @@ class PassAdmin(ActingAdmin[DistillationPass], ReadOnlyAdmin[DistillationPass]):
         return f"{row.pk}"
 
     @admin.display(description="Outcome", ordering="outcome")
-    def ended(self, row: DistillationPass) -> SafeString:
-        first = row.error.split("\n", 1)[0][:120] if row.outcome == DistillationPass.Outcome.FAILED else ""
+    def ended(self, row: Any) -> SafeString:
+        # An error may quote what was read or answered.
+        tells = row.may_be_read and row.outcome == DistillationPass.Outcome.FAILED
+        first = row.error.split("\n", 1)[0][:120] if tells else ""
         return labels.with_line(row.outcome, first or row.failure)
 
     @admin.display(description="Session", ordering="session_name")

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from agentmemory.admin import providers as base
 from agentmemory.admin.acts import Act, Asked, Did, Undo
 from agentmemory.admin.base import ConsoleList
-from agentmemory.console import figures, goes, labels, links
+from agentmemory.console import figures, goes, labels, links, permissions
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Provider
 from agentmemory.services.providers import pause_line
@@ -129,7 +129,7 @@ class ProviderAdmin(base.ProviderAdmin):
         """It may be, and perhaps to no avail."""
         if not provider.calls.failing:
             return super().may_be_called(provider)
-        return labels.with_line("failing", provider.calls.line[:200])
+        return labels.with_line("failing", provider.calls.line(private=provider.may_be_read)[:200])
 
     @admin.display(description="Calls, 24 h")
     def called(self, provider: Any) -> str:
@@ -163,13 +163,15 @@ class ProviderAdmin(base.ProviderAdmin):
     def _about(self, request: HttpRequest, provider: Provider) -> dict[str, Any]:
         test = providing.last_test(provider)
         asked = calls.in_the_last_day().get(provider.pk, calls.Calls())
+        private = permissions.reads_private(request)
         return {
             "acts": self.act_links(provider, request),
             "provider": provider,
             **self._backoff(request, provider),
-            "pause": pause_line(provider, now=timezone.now()).removeprefix("paused "),
+            "pause": pause_line(provider, now=timezone.now(), private=private).removeprefix("paused "),
             "calls": asked,
-            "failing": labels.with_line("failing", asked.line) if asked.failing else "",
+            "said": asked.said(private=private),
+            "failing": labels.with_line("failing", asked.line(private=private)) if asked.failing else "",
             "test": test,
             "test_state": labels.label(_verdict(test.detail)) if test else "",
         }

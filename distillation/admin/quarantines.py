@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from agentmemory.admin import filters
 from agentmemory.admin.acts import Act, ActingAdmin, Asked
 from agentmemory.admin.base import ReadOnlyAdmin
-from agentmemory.console import figures, goes, labels, links
+from agentmemory.console import figures, goes, labels, links, permissions
 from distillation.models import Quarantine
 from distillation.services import operations
 
@@ -81,7 +81,7 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
     list_select_related = ("cursor__session", "agent")
     search_fields = ("uid", "cursor__session__name")
     list_filter = (("state", admin.ChoicesFieldListFilter), filters.word("agent", "agent__handle"))
-    fields = ("message", "stated", "whose", "failures", "error", "decided", "since", "conversation")
+    fields = ("message", "stated", "whose", "failures", "said", "decided", "since", "conversation")
     readonly_fields = fields
 
     change_form_outer_before_template = "console/acts_before.html"
@@ -91,7 +91,8 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
         return self.row_links(row, "release", "dismiss")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Quarantine]:
-        return super().get_queryset(request).select_related(*self.list_select_related)
+        rows = super().get_queryset(request).select_related(*self.list_select_related)
+        return rows.annotate(may_be_read=Value(permissions.reads_private(request)))
 
     def named(self, row: Quarantine) -> str:
         return self.message(row)
@@ -110,9 +111,16 @@ class QuarantineAdmin(ActingAdmin[Quarantine], ReadOnlyAdmin[Quarantine]):
     def whose(self, row: Quarantine) -> str:
         return row.agent.handle
 
+    @admin.display(description="Error")
+    def said(self, row: Any) -> str:
+        """What the last failure said. It may quote the message, as a decision's reason may."""
+        return row.error if row.may_be_read else permissions.HIDDEN
+
     @admin.display(description="Decided")
-    def decided(self, row: Quarantine) -> str:
-        return f"{row.decided_by}: {row.decided_reason}" if row.decided_by else figures.NONE
+    def decided(self, row: Any) -> str:
+        if not row.decided_by:
+            return figures.NONE
+        return f"{row.decided_by}: {row.decided_reason}" if row.may_be_read else row.decided_by
 
     @admin.display(description="Since", ordering="created_at")
     def since(self, row: Quarantine) -> SafeString:

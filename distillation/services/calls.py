@@ -34,7 +34,7 @@ class Calls:
     """What was asked of one provider, and how its newest calls ended.
 
     `in_a_row` are those that failed since the last one that got through, a test included; `error` is the first line of
-    the newest of them.
+    the newest of them, `kind` the word for it.
     """
 
     made: int = 0
@@ -43,6 +43,7 @@ class Calls:
     got_through: datetime | None = None
     in_a_row: int = 0
     error: str = ""
+    kind: str = ""
     failed_at: datetime | None = None
 
     @property
@@ -50,12 +51,15 @@ class Calls:
         """Whether its last calls failed: three or more, or all that there were."""
         return self.in_a_row >= IN_A_ROW or (self.in_a_row > 0 and self.got_through is None)
 
-    @property
-    def line(self) -> str:
-        """How many failed in a row, and the first line of what the last one said."""
+    def line(self, *, private: bool) -> str:
+        """How many failed in a row, and the first line of what the last one said: `said`."""
         how_many = f"its last {self.in_a_row} calls" if self.in_a_row > 1 else "its last call"
         alone = "" if self.got_through else ", none got through in a day"
-        return f"{how_many} failed{alone}: {self.error}"
+        return f"{how_many} failed{alone}: {self.said(private=private)}"
+
+    def said(self, *, private: bool) -> str:
+        """The last error; its kind alone to who may not read what is private, since it may quote what was sent."""
+        return (private and self.error) or self.kind
 
 
 def in_the_last_day() -> dict[int, Calls]:
@@ -120,7 +124,7 @@ def _failing(suspects: dict[int, Calls], tables: Iterable[QuerySet[Any]]) -> dic
             so_far = chosen[pk]
             chosen[pk] = replace(so_far, in_a_row=so_far.in_a_row + counts[pk][0])
             if so_far.failed_at is None or at > so_far.failed_at:
-                chosen[pk] = replace(chosen[pk], failed_at=at, error=_first_line(error) or kind)
+                chosen[pk] = replace(chosen[pk], failed_at=at, error=_first_line(error), kind=kind)
     return chosen
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.utils.timesince import timeuntil
 
 from agentmemory.models import Agent
+from agentmemory.services import naming
 from distillation.models import Cursor
 from distillation.querysets import BEHIND
 from distillation.services import gates, holders
@@ -32,8 +33,11 @@ class State:
     line: str
 
 
-def describe(cursor: Cursor, now: datetime | None = None) -> State:
-    """How a cursor stands. Needs its agent and its space; reads nothing itself."""
+def describe(cursor: Cursor, now: datetime | None = None, *, private: bool = True) -> State:
+    """How a cursor stands. Needs its agent and its space; reads nothing itself.
+
+    An error may quote what was read or answered: it is left out for who may not read what is private.
+    """
     now = now or timezone.now()
     if cursor.expires_at is not None and cursor.expires_at > now:
         return State(name=RUNNING, line=_held(cursor.holder, cursor.expires_at, now))
@@ -43,10 +47,10 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
     if closed is not None:
         return State(name=closed.state, line=closed.line)
     if cursor.next_attempt_at is not None and cursor.next_attempt_at > now:
-        first_line = cursor.last_error.partition("\n")[0][:200]
+        said = ": " + cursor.last_error.partition("\n")[0][:200] if private else ""
         wait = timeuntil(cursor.next_attempt_at, now)
-        return State(name=BACKING_OFF, line=f"{_ordinal(cursor.failures)} failure, next try in {wait}: {first_line}")
-    state, found, line = cursor.waits_for.partition(": ")
+        return State(name=BACKING_OFF, line=f"{_ordinal(cursor.failures)} failure, next try in {wait}{said}")
+    state, found, line = naming.wait(cursor.waits_for, private=private).partition(": ")
     if found and state in {BLOCKED, SKIPPED, DUE}:
         return State(name=state, line=line)
     if cursor.retry_seq is not None:
@@ -54,10 +58,10 @@ def describe(cursor: Cursor, now: datetime | None = None) -> State:
     return State(name=DUE, line="1 message waits" if cursor.lag == 1 else f"{cursor.lag} messages wait")
 
 
-def describe_many(cursors: Iterable[Cursor], now: datetime | None = None) -> list[State]:
+def describe_many(cursors: Iterable[Cursor], now: datetime | None = None, *, private: bool = True) -> list[State]:
     """How each of several cursors stands, at one moment."""
     now = now or timezone.now()
-    return [describe(cursor, now) for cursor in cursors]
+    return [describe(cursor, now, private=private) for cursor in cursors]
 
 
 def word(now: datetime) -> Case:

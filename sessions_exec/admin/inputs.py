@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
@@ -100,7 +100,8 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
         return [name for name in self.readonly_fields if name != "said" or permissions.reads_private(request)]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Input]:
-        return super().get_queryset(request).select_related(*RELATED).annotate(now=ClockTimestamp())
+        rows = super().get_queryset(request).select_related(*RELATED)
+        return rows.annotate(now=ClockTimestamp(), may_be_read=Value(permissions.reads_private(request)))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -134,7 +135,7 @@ class InputAdmin(ActingAdmin[Input], ReadOnlyAdmin[Input]):
         if row.state != Input.State.PENDING:
             return labels.label(row.state)
         execution: Execution | None = getattr(row.session, "execution", None)
-        return labels.with_line("waits", standing.why(row, execution, row.now))
+        return labels.with_line("waits", standing.why(row, execution, row.now, private=row.may_be_read))
 
     @admin.display(description="Admitted", ordering="id")
     def since(self, row: Input) -> SafeString:

@@ -15,9 +15,10 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_GET, require_POST
 
-from agentmemory.console import links
+from agentmemory.console import links, permissions
 from agentmemory.errors import AgentMemoryError
 from agentmemory.models import Session
+from agentmemory.services import naming
 from sessions_exec.errors import Crowded, SessionsExecError
 from sessions_exec.models import Execution, Input
 from sessions_exec.services import events, operations, waiting
@@ -57,7 +58,7 @@ def foot(request: HttpRequest, session: Session, execution: Execution | None) ->
         "send": reverse("admin:sessions_exec_input_send", args=[session.pk]),
         "runs_here": session.agent.run_here,
         "agent": session.agent,
-        **_watched(session, execution, after=events.newest(session=session)),
+        **_watched(request, session, execution, after=events.newest(session=session)),
     }
     return SafeString(render_to_string("console/send.html", context, request=request))
 
@@ -105,20 +106,21 @@ def watch(request: HttpRequest, session_id: int) -> HttpResponse:
         crowded = True
     newest = events.newest(session=session)
     execution = Execution.objects.filter(pk=session.pk).first()
-    context = {**_watched(session, execution, after=newest), "delay": CROWDED_SECONDS if crowded else 0}
+    context = {**_watched(request, session, execution, after=newest), "delay": CROWDED_SECONDS if crowded else 0}
     answer = HttpResponse(render_to_string("console/watch.html", context, request=request))
     if newest > after:
         answer["HX-Trigger"] = "session-moved"
     return answer
 
 
-def _watched(session: Session, execution: Execution | None, *, after: int) -> dict[str, Any]:
+def _watched(request: HttpRequest, session: Session, execution: Execution | None, *, after: int) -> dict[str, Any]:
     """What goes on, in one line, and where to wait for more; nothing to wait for while nothing goes on."""
     runs = execution is not None and bool(execution.holder)
     waits = Input.objects.pending().filter(session=session)[:1].exists()
     line = "Somebody is at work on it." if runs else ""
     if waits and not runs:
-        kept = execution.waits_for if execution is not None else ""
+        private = permissions.reads_private(request)
+        kept = naming.wait(execution.waits_for, private=private) if execution is not None else ""
         line = f"An input waits: {kept}." if kept else "An input waits for a runner."
     return {
         "goes_on": line,

@@ -78,7 +78,7 @@ def _entries(
     return [
         {
             "row": row,
-            "why": standing.why(row, execution, now),
+            "why": standing.why(row, execution, now, private=readable),
             "said": _first_line(text(row.prompt)) if readable and row.prompt is not None else "",
         }
         for row in rows

@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from agentmemory.services import naming
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Execution, Input, Recovery
 
@@ -59,15 +60,18 @@ def reasons(rows: Sequence[Input]) -> dict[int, str]:
     return {row.pk: why(row, found, now) for row in waiting}
 
 
-def why(waiting: Input, execution: Execution | None, now: datetime) -> str:
-    """Why an input waits (S5, S6), given the execution of its session. `now` is the database's clock."""
+def why(waiting: Input, execution: Execution | None, now: datetime, *, private: bool = True) -> str:
+    """Why an input waits (S5, S6), given the execution of its session. `now` is the database's clock.
+
+    What a provider has said is left out for who may not read what is private.
+    """
     state = of(execution, now) if execution is not None else "idle"
     if state == "expired":
         return "the execution has expired: what it left is looked at first"
     if state == "idle":
         if not waiting.resume:
             return "nobody wants it run now"
-        kept = execution.waits_for if execution is not None else ""
+        kept = naming.wait(execution.waits_for, private=private) if execution is not None else ""
         return kept or "for a runner: nobody runs the session"
     if waiting.kind == Input.Kind.CONTINUATION or waiting.delivery == Input.Delivery.STEER:
         return "for the next step of the run"

@@ -189,7 +189,7 @@ def test_a_provider_whose_last_calls_all_failed_is_found_with_what_the_last_one_
     fail(cursor, times=1)
     ((found, asked),) = calls.failing()
     assert (found, asked.in_a_row) == (provider, 3)
-    assert asked.line.startswith("its last 3 calls failed, none got through in a day: ")
+    assert asked.line(private=True).startswith("its last 3 calls failed, none got through in a day: ")
     assert asked.error in DistillationPass.objects.latest("pk").error
 
     fail(cursor, times=2)
@@ -214,7 +214,7 @@ def test_what_says_nothing_of_a_provider_is_no_failure_of_its(provider: Provider
             space=cursor.space, agent=cursor.agent, session_name="s", start=0, end=0, epoch=epoch,
             provider=provider, outcome="failed", failure=kind,
         )  # fmt: skip
-    assert (of(provider).failed, of(provider).in_a_row, of(provider).error) == (5, 1, "connection")
+    assert (of(provider).failed, of(provider).in_a_row, of(provider).said(private=True)) == (5, 1, "connection")
 
 
 def test_runs_and_passes_of_one_provider_are_told_together(provider: Provider, tell: Tell) -> None:

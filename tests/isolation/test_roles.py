@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -19,7 +20,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import F, Value
+from django.db.models import F, Model, Value
 from django.db.models.functions import Concat
 from django.http import Http404, HttpResponse, HttpResponseForbidden, HttpResponseNotFound
 from django.template.response import TemplateResponse
@@ -30,11 +31,22 @@ from django.utils import timezone
 from agentmemory import authorship
 from agentmemory.admin.acts import ActingAdmin
 from agentmemory.authorship import Author
-from agentmemory.models import Activity, Consolidation, LoginTries, Memory, MemorySource, Session
-from agentmemory.services import curation, distilled
+from agentmemory.models import (
+    Activity,
+    Consolidation,
+    LoginTries,
+    Memory,
+    MemorySource,
+    Message,
+    Provider,
+    Session,
+)
+from agentmemory.services import activity, curation, distilled, providers, sessions, transcripts
+from agentmemory.services.transcripts import NewMessage
 from config import groups
-from distillation.models import DistillationPass
-from sessions_exec.models import Heartbeat, Recovery, Tick
+from distillation.models import Cursor, DistillationPass, Quarantine
+from sessions_exec.models import Heartbeat, Input, Recovery, Tick
+from sessions_exec.services import inbox, own_runs
 from tests.factories import MemoryFactory, ProviderFactory
 from tests.support.filled import fill
 
@@ -80,7 +92,9 @@ LINK = re.compile(r'href="(/admin/[^"#]+)')
 SAID = ("Statement 0.", "Number 1.", "Distilled.", "Go on.")
 # What memories and sessions are called, and what is kept beside: made of the same words, by the fixture below.
 CALLED = ("zqkey-", "zqtag", "zqcontext", "zqtitle", "zqreason")
-PRIVATE = (*SAID, *CALLED)
+# Errors and reasons may quote either.
+QUOTED = ("zqerror", "zqwhy")
+PRIVATE = (*SAID, *CALLED, *QUOTED)
 
 
 @pytest.fixture
@@ -117,6 +131,44 @@ def call_it_by_what_was_said() -> None:
     MemoryFactory.create(owner=memory.owner, space=memory.space, origin="distilled", key="zqkey-held", **held)
     MemorySource.objects.update(quote="never said", verified=False)
     curation.edit(memory_id=memory.pk, author=olga, reason="zqreason", importance=0.9)
+
+
+@pytest.fixture
+def quoted(filled: None) -> None:
+    """Errors and reasons wherever they are kept, as a model's answer and an operator's line come: they quote."""
+    soon, session = timezone.now() + timedelta(hours=1), Session.objects.get(name="s1")
+    Message.objects.filter(session=session, uid="m3").update(retraction_reason="zqwhy")
+    MemoryFactory.create(
+        space=session.space, owner=None, key="shared", withdrawn_at=timezone.now(), withdrawn_reason="zqwhy"
+    )
+    failed, blocked = Cursor.objects.get(session=session), Cursor.objects.get(session__name="s2")
+    rows = Cursor.objects.filter(pk__in=[failed.pk, blocked.pk])
+    rows.update(position=0, watermark=1, due_since=timezone.now(), waits_for="blocked: provider p paused: zqerror")
+    Cursor.objects.filter(pk=failed.pk).update(
+        last_error="zqerror\nmore", failures=3, next_attempt_at=soon, due_since=timezone.now() - timedelta(days=1)
+    )
+    Quarantine.objects.update(error="zqerror", decided_by="operator:olga", decided_reason="zqwhy")
+    providers.built_in()
+    Provider.objects.update(paused_until=soon, paused_reason="zqerror")
+    place = {"space": session.space, "agent": session.agent, "cursor": failed, "session": session, "session_name": "s1"}
+    fails = {"provider": ProviderFactory.create(), "outcome": "failed", "failure": "malformed", "error": "zqerror"}
+    for epoch in range(2, 5):
+        DistillationPass.objects.create(**place, **fails, epoch=epoch, start=0, end=6)
+    waiting, _ = sessions.adopt(agent=session.agent, name="s3")
+    said = (NewMessage(uid="m", type="user", content="Here."), NewMessage(uid="r", type="result", content="done"))
+    transcripts.append(session=waiting, messages=said)
+    inbox.admit(session=waiting, uid="i2", prompt="Go on.", delivery="queue")
+    own_runs.kept_from(waiting, "provider p paused until tomorrow: zqerror")
+    acted_on = (
+        session,
+        failed,
+        DistillationPass.objects.latest("pk"),
+        Quarantine.objects.get(),
+        Input.objects.get(uid="i2"),
+        waiting.execution,
+    )
+    for row in acted_on:
+        activity.record("act", who="operator:olga", target=row, reason="zqwhy")
 
 
 def one_of(role: str) -> User:
@@ -156,6 +208,36 @@ def names(patterns: list[URLPattern | URLResolver] | None = None) -> Iterator[st
             yield from names(pattern.url_patterns)
         elif pattern.name and pattern.name not in ELSEWHERE and not pattern.name.endswith("_act"):
             yield pattern.name
+
+
+# Where those who may read it do, so that nobody looks for it in vain.
+QUOTED_IN = {
+    "zqerror": (
+        "index",
+        "agentmemory_agent_change",
+        "agentmemory_provider_changelist",
+        "distillation_cursor_changelist",
+        "distillation_cursor_change",
+        "distillation_distillationpass_changelist",
+        "distillation_distillationpass_change",
+        "distillation_estimate",
+        "distillation_quarantine_change",
+        "sessions_exec_input_changelist",
+        "of s3",
+    ),
+    "zqwhy": (
+        "agentmemory_activity_changelist",
+        "agentmemory_activity_csv",
+        "agentmemory_message_changelist",
+        "distillation_quarantine_changelist",
+        "of s1",
+    ),
+}
+
+
+def page(row: Model) -> str:
+    """Where a row is shown."""
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 def address(name: str) -> str:
@@ -231,7 +313,7 @@ def least_for(label: str, act: str) -> str:
 
 
 @pytest.mark.parametrize("role", [groups.VIEWERS, groups.CURATORS])
-def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(filled: None, role: str) -> None:
+def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(quoted: None, role: str) -> None:
     user = one_of(role)
     texts = {name: read(asked(user, address(name))) for name in names() if may(role, least(name))}
     # In every state, and every memory by itself.
@@ -239,6 +321,8 @@ def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(fill
     for pk in Memory.objects.values_list("pk", flat=True):
         texts[str(pk)] = read(asked(user, reverse("admin:agentmemory_memory_change", args=[pk])))
         texts[f"history of {pk}"] = read(asked(user, reverse("admin:agentmemory_memory_history", args=[pk])))
+    texts |= {f"of {row}": read(asked(user, page(row))) for row in [*Cursor.objects.all(), *Provider.objects.all()]}
+    texts |= {f"of {row.name}": read(asked(user, page(row))) for row in Session.objects.all()}
     links = {html.unescape(link): name for name, text in texts.items() for link in LINK.findall(text)}
     assert len(links) > 50
     assert {link: name for link, name in links.items() if status(user, link) >= 400} == {}
@@ -253,6 +337,23 @@ def test_m4_the_pages_of_a_role_have_no_dead_link_and_show_what_it_may_read(fill
         assert [name for name, text in texts.items() for button in pressed if button in text] == []
     else:
         assert (seen, looks) == (set(PRIVATE), True)
+        for words, places in QUOTED_IN.items():
+            assert [name for name in places if words not in texts[name]] == [], words
+
+
+def test_m4_who_may_not_read_what_is_private_is_told_the_kind_of_an_error(quoted: None) -> None:
+    viewer, failed = one_of(groups.VIEWERS), Cursor.objects.get(session__name="s1")
+    for place in (
+        reverse("admin:distillation_distillationpass_changelist"),
+        page(DistillationPass.objects.latest("pk")),
+        page(failed),
+        page(Provider.objects.latest("pk")),
+        reverse("admin:index"),
+    ):
+        assert "malformed" in read(asked(viewer, place)), place
+    waiting = read(asked(viewer, reverse("admin:distillation_cursor_changelist")))
+    assert "3rd failure, next try in" in waiting
+    assert "provider p paused<" in waiting
 
 
 SEARCHES = (
@@ -263,12 +364,13 @@ SEARCHES = (
     ("agentmemory_consolidation_changelist", "q", "zqkey-e"),
     ("agentmemory_session_changelist", "q", "zqtitle"),
     ("agentmemory_activity_changelist", "q", "zqreason"),
+    ("agentmemory_activity_changelist", "q", "zqwhy"),
 )
 
 
 @pytest.mark.parametrize(("name", "parameter", "words"), SEARCHES)
 def test_m4_who_may_not_read_what_is_private_finds_none_of_it_by_what_it_is_called(
-    filled: None, name: str, parameter: str, words: str
+    quoted: None, name: str, parameter: str, words: str
 ) -> None:
     place = f"{reverse(f'admin:{name}')}?{parameter}={words}"
     hit = re.compile(r'href="/admin/agentmemory/(memory|session)/[^"]+/change/')
