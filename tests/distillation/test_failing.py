@@ -1,0 +1,157 @@
+"""What follows a pass that failed: how long it waits, what it counts, who may be called (D7, D19, D20, D21)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from agentmemory.models import Agent, Provider
+from agentmemory.services import removals
+from distillation.models import Cursor
+from distillation.services import distilling, operations, passes
+from sessions_exec import faults
+from tests.distillation.conftest import Tell, cursor_of
+from tests.support import model_server
+from tests.support.model_server import ModelServer
+
+pytestmark = pytest.mark.django_db
+
+BASE = 1740
+
+
+def waits(cursor: Cursor) -> float:
+    """For how many seconds from now a session waits."""
+    cursor.refresh_from_db()
+    assert cursor.next_attempt_at is not None
+    return round((cursor.next_attempt_at - timezone.now()).total_seconds(), -1)
+
+
+def fail(cursor: Cursor) -> distilling.Result:
+    """One attempt, though the session waits."""
+    return distilling.run_pass(cursor_id=cursor.pk, force=True)
+
+
+def test_d20_while_the_window_shrinks_the_wait_stays_at_the_base(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("One.", "Two.", "Three.", "Four."))
+    server.default = model_server.raw_text("no json")
+    found = []
+    for _ in range(6):
+        fail(cursor)
+        found.append((waits(cursor), cursor.window_limit))
+    # Three failures of it whole, then half, then one message alone, whose wait grows again.
+    assert found[:4] == [(BASE, None), (2 * BASE, None), (BASE, 2), (BASE, 1)]
+    assert [wait for wait, _ in found[4:]] == [BASE, 2 * BASE]
+
+
+def test_d7_an_answer_cut_over_two_messages_is_halved_too(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("One.", "Two."))
+    server.script(model_server.cut())
+    fail(cursor)
+    cursor.refresh_from_db()
+    assert (cursor.window_limit, cursor.failures, cursor.next_attempt_at) == (1, 0, None)
+
+
+def test_d7_a_single_message_that_is_cut_counts_as_any_failure(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("One."))
+    server.script(model_server.cut())
+    fail(cursor)
+    assert (waits(cursor), cursor.failures, cursor.single_failures) == (BASE, 1, 1)
+
+
+def test_d19_a_provider_that_asks_for_a_longer_pause_gets_it(server: ModelServer, tell: Tell) -> None:
+    server.script(model_server.status(401, headers={"retry-after": "20000"}))
+    fail(cursor_of(tell("One.")))
+    until = Provider.objects.get(name="anthropic").paused_until
+    assert until is not None
+    assert round((until - timezone.now()).total_seconds(), -1) == 20_000
+
+
+def test_d19_each_further_refusal_makes_the_pause_longer(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("One."))
+    server.default = model_server.status(401)
+    found = []
+    for _ in range(3):
+        fail(cursor)
+        until = Provider.objects.get(name="anthropic").paused_until
+        assert until is not None
+        found.append(round((until - timezone.now()).total_seconds(), -1))
+        Provider.objects.update(paused_until=timezone.now() - timedelta(seconds=1))
+    assert found == [BASE, 2 * BASE, 4 * BASE]
+
+
+def test_d19_a_call_that_tried_and_failed_otherwise_lets_the_next_one_try(server: ModelServer, tell: Tell) -> None:
+    """It says nothing about the key: nobody waits for a lease to run out that nobody holds."""
+    first, second = cursor_of(tell("One.", name="s1")), cursor_of(tell("Two.", name="s2"))
+    server.script(model_server.status(401), model_server.status(503))
+    fail(first)
+    Provider.objects.update(paused_until=timezone.now() - timedelta(seconds=1))
+    assert fail(first).state == "failed"
+    assert distilling.run_pass(cursor_id=second.pk).state == "applied"
+    assert Provider.objects.get(name="anthropic").failures == 0
+
+
+def test_d20_after_the_death_of_a_worker_nothing_waits_longer_than_its_lease_did(
+    server: ModelServer, tell: Tell
+) -> None:
+    cursor = cursor_of(tell("One."))
+    passes.begin(cursor_id=cursor.pk, worker="soon dead")
+    Cursor.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    begun = passes.begin(cursor_id=cursor.pk, worker="next")
+    assert isinstance(begun, passes.Begun)
+    cursor.refresh_from_db()
+    assert (cursor.failures, cursor.window_failures, cursor.next_attempt_at) == (1, 1, None)
+
+
+def test_d20_what_was_rewound_during_its_last_failure_goes_on_behind_it(server: ModelServer, tell: Tell) -> None:
+    """The position may not stand behind the watermark: what was looked at moves both (D2)."""
+    session = tell("First.")
+    cursor = cursor_of(session)
+    distilling.run_pass(cursor_id=cursor.pk)
+    tell("Poison.")
+    server.default = model_server.raw_text("no json")
+    fail(cursor)
+    fail(cursor)
+
+    def rewind(point: str) -> None:
+        if point == "call.after":
+            removals.rewind(session=session, after_uid="r2")
+
+    faults.install(rewind)
+    try:
+        assert fail(cursor).state == "failed"
+    finally:
+        faults.install(None)
+    cursor.refresh_from_db()
+    assert (cursor.position, cursor.watermark, cursor.holder) == (4, 4, "")
+
+
+def test_d21_no_tokens_a_day_are_a_budget(server: ModelServer, tell: Tell, agent: Agent) -> None:
+    agent.space.daily_tokens = 0
+    agent.space.save()
+    assert distilling.run_pass(cursor_id=cursor_of(tell("One.")).pk).state == "blocked"
+    assert server.requests == []
+
+
+def test_d20_behind_a_quarantined_message_the_window_is_full_again(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("Poison.", "Two.", "Three."))
+    server.script(*[model_server.raw_text("no json")] * 6)
+    while not cursor.quarantines.exists():
+        assert fail(cursor).state == "failed"
+    fail(cursor)
+    assert [seq for seq, _, _ in server.requests[-1].shown] == [2, 3]
+
+
+def test_d20_a_released_message_is_tried_at_once_though_its_session_waits(server: ModelServer, tell: Tell) -> None:
+    session = tell("Poison.")
+    cursor = cursor_of(session)
+    server.script(*[model_server.raw_text("no json")] * 3, model_server.status(503))
+    for _ in range(3):
+        fail(cursor)
+    tell("Another.")
+    fail(cursor)
+    assert distilling.run_pass(cursor_id=cursor.pk).state == "backing_off"
+    operations.release_quarantine(quarantine_id=cursor.quarantines.get().pk, operator="olga", reason="because")
+    assert distilling.run_pass(cursor_id=cursor.pk).state == "applied"
+    assert [seq for seq, _, _ in server.requests[-1].shown] == [1]
