@@ -56,7 +56,6 @@ class Watchdog:
         """Forget what was seen: another cluster has begun."""
         self._left_lying = self._begun_before = None
         self._seen = frozenset()
-        self._unbegun = {}
 
     def _suspects(self, in_hand: Sequence[InHand], processes: Set[int]) -> InHand | None:
         """A task that nobody has begun for several looks, since a process died."""

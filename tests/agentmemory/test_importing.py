@@ -190,6 +190,15 @@ def test_r2_an_answer_that_grew_after_its_import_goes_on_in_a_message_of_its_own
     assert Message.objects.get(ends_turn=True).uid == "m1+2"
 
 
+def test_r6_a_turn_ends_at_the_last_part_of_an_answer_that_grew(agent: Agent, path: Path) -> None:
+    grown = [user("u1", "one", second=1), assistant("m1", "a", second=2), assistant("m1", "b", second=3)]
+    run(agent, write(path, *grown[:2]))
+    run(agent, write(path, *grown))
+    assert not Message.objects.filter(ends_turn=True).exists()
+    run(agent, write(path, *grown, user("u2", "two", second=4)))
+    assert Message.objects.get(ends_turn=True).uid == "m1+1"
+
+
 def test_an_older_copy_of_a_file_is_known(agent: Agent, path: Path) -> None:
     cut = [user("u1", "one", second=1), assistant("m1", "a", second=2)]
     run(agent, write(path, *cut, assistant("m1", "b", second=3)))
@@ -289,6 +298,20 @@ def test_r6_a_record_from_the_future_leaves_no_tail_behind(agent: Agent, path: P
     write(path, user("u1", "one", second=1, timestamp="2099-01-01T00:00:00Z"))
     run(agent, path, now=LONG_AFTER)
     assert Session.objects.get().quiet_since == LONG_AFTER
+
+
+def test_r6_an_import_finishes_no_session_that_it_did_not_meet(agent: Agent, path: Path) -> None:
+    """Whoever runs another one may be in the midst of its turn, however long it has been quiet."""
+    other = factories.SessionFactory.create(quiet_since=datetime(2025, 1, 1, tzinfo=UTC), last_seq=1)
+    run(agent, write(path, *TALK))
+    other.refresh_from_db()
+    assert other.terminal_seq == 0
+
+
+def test_lines_of_a_file_are_told_once_however_many_sessions_it_holds(agent: Agent, path: Path) -> None:
+    write(path, *TALK, user("x1", "hi", second=9, sessionId="s2"), "silly")
+    first, second = importing.import_path(agent=agent, path=path, now=LONG_AFTER)
+    assert ([entry.line for entry in first.skipped], list(second.skipped)) == ([6], [])
 
 
 def test_r6_a_session_without_times_is_taken_for_quiet(agent: Agent, path: Path) -> None:

@@ -7,12 +7,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from agentmemory.models import Agent, Provider
+from agentmemory.models import Agent, Provider, Space
 from agentmemory.services import removals
 from distillation.models import Cursor
-from distillation.services import distilling, operations, passes
+from distillation.services import coordinator, distilling, operations, passes, reading
 from sessions_exec import faults
 from tests.distillation.conftest import Tell, cursor_of
+from tests.factories import AgentFactory, MemoryFactory
 from tests.support import model_server
 from tests.support.model_server import ModelServer
 
@@ -155,3 +156,55 @@ def test_d20_a_released_message_is_tried_at_once_though_its_session_waits(server
     operations.release_quarantine(quarantine_id=cursor.quarantines.get().pk, operator="olga", reason="because")
     assert distilling.run_pass(cursor_id=cursor.pk).state == "applied"
     assert [seq for seq, _, _ in server.requests[-1].shown] == [1]
+
+
+def test_d22_each_death_in_a_row_counts(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("One.", "Two."))
+    counted = []
+    for _ in range(4):
+        Cursor.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+        passes.begin(cursor_id=cursor.pk, worker="soon dead")
+        cursor.refresh_from_db()
+        counted.append((cursor.window_failures, cursor.window_limit))
+    assert counted == [(0, None), (1, None), (2, None), (3, 1)]
+
+
+def test_d24_clearing_a_backoff_forgets_that_the_window_was_halved_and_that_a_task_was_made(
+    server: ModelServer, tell: Tell
+) -> None:
+    cursor = cursor_of(tell("One.", "Two."))
+    server.script(model_server.cut())
+    fail(cursor)
+    assert coordinator.tick().cursors == 1
+    operations.clear_backoff(cursor_id=cursor.pk, operator="olga", reason="because")
+    cursor.refresh_from_db()
+    assert cursor.window_limit is None
+    # The one that was made may be lost; a second one finds nothing to do.
+    assert coordinator.tick().cursors == 1
+
+
+def test_d16_a_stretch_without_words_of_a_paused_agent_is_not_passed_over_either(tell: Tell, agent: Agent) -> None:
+    session = tell()
+    Agent.objects.filter(pk=agent.pk).update(status=Agent.Status.PAUSED)
+    assert distilling.run_pass(cursor_id=cursor_of(session).pk).state == "blocked"
+    assert cursor_of(session).position == 0
+
+
+def test_d16_nothing_of_an_archived_space_is_distilled_even_when_its_task_comes(
+    server: ModelServer, tell: Tell, agent: Agent
+) -> None:
+    session = tell("One.")
+    Space.objects.filter(pk=agent.space_id).update(archived_at=timezone.now())
+    assert distilling.run_pass(cursor_id=cursor_of(session).pk).state == "blocked"
+    assert server.requests == []
+
+
+def test_d11_only_the_agents_own_distilled_memories_are_shown_as_known(agent: Agent) -> None:
+    other = AgentFactory.create(space=agent.space)
+    said = "The service listens on port 8080."
+    own = MemoryFactory.create(owner=agent, origin="distilled", key="own", content=said)
+    MemoryFactory.create(owner=agent, origin="curated", key="curated", content=said)
+    MemoryFactory.create(owner=other, origin="distilled", key="foreign", content=said)
+    MemoryFactory.create(owner=None, space=agent.space, origin="distilled", key="shared", content=said)
+    assert reading.related(agent, "Which port does the service listen on?") == [own]
+    assert [each.known.key for each in reading.newest_known(agent)] == ["own"]

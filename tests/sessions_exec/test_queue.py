@@ -238,13 +238,15 @@ def test_old_results_and_endless_tasks_are_purged() -> None:
     long_ago = timezone.now() - timedelta(days=8)
     for number, stopped in enumerate([long_ago, timezone.now()]):
         Task.objects.create(id=f"{number:032}", name="x", func="a.b", started=stopped, stopped=stopped, success=False)
-    queue.enqueue_many("a.b", [1, 2])
+    queue.enqueue_many("a.b", [1, 2, 3])
     delivery = pull()
+    # In the midst of its work, and not for long.
+    assert pull()
     row = OrmQ.objects.get(pk=delivery)
     endless = {**row.task, "started": timezone.now() - timedelta(days=2)}
     OrmQ.objects.filter(pk=delivery).update(payload=SignedPackage.dumps(endless))
     assert queue.purge() == "1 results and 1 tasks removed"
-    assert (Task.objects.count(), OrmQ.objects.count()) == (1, 1)
+    assert (Task.objects.count(), OrmQ.objects.count()) == (1, 2)
 
 
 def test_the_work_of_a_task_is_done_by_the_librarys_own_worker() -> None:

@@ -74,6 +74,24 @@ def test_d22_a_process_that_died_in_a_task_is_told_of_once_with_what_it_did_and_
 
 
 @pytest.mark.django_db
+def test_d22_what_cannot_be_told_of_a_death_now_is_told_at_the_next_look() -> None:
+    told: list[str] = []
+
+    def mourn(worker: str, pid: int, function: str, argument: str) -> None:
+        told.append(function)
+        if len(told) == 1:
+            raise OperationalError("the server closed the connection")
+
+    watched = supervisor.Supervisor(dataclasses.replace(plan([]), died=mourn), stop=threading.Event())
+    has("this", delivery=1, pid=4_000_000)
+    with pytest.raises(OperationalError):
+        watched._judged()
+    watched._judged()
+    watched._judged()
+    assert told == ["a.b", "a.b"]
+
+
+@pytest.mark.django_db
 def test_d22_what_a_cluster_had_in_hand_when_it_ended_is_told_of_unless_its_process_lives() -> None:
     told: list[tuple[object, ...]] = []
     mourning = dataclasses.replace(plan([]), died=lambda *died: told.append(died))
@@ -88,6 +106,8 @@ def test_a3_the_tasks_of_a_worker_that_went_silent_are_found_by_the_others() -> 
     for worker in ("silent", "alive", "never seen"):
         has(worker, delivery=1)
     TaskRun.objects.update(started_at=ClockTimestamp() - timedelta(seconds=60))
+    # It may have begun before its supervisor could say so.
+    has("new", delivery=2)
     for worker in ("silent", "alive"):
         heartbeats.beat(worker=worker, host="h", pid=1, processes=1)
     Heartbeat.objects.filter(worker="silent").update(beat_at=ClockTimestamp() - timedelta(seconds=60))
