@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 
 from agentmemory.authorship import Author
-from agentmemory.models import Message, MessageIndex
-from agentmemory.services import embedding, indexing, stored_secrets
+from agentmemory.models import Message, MessageIndex, Session
+from agentmemory.services import embedding, indexing, removals, stored_secrets
 from config import regular
 from tests.factories import AgentFactory, MessageFactory, SessionFactory
 from tests.support.clients import Api, assistant, of_agent, of_space, result, user
@@ -209,6 +209,12 @@ def test_m10_what_was_said_before_helps_to_find_until_it_is_taken_back(talking: 
 
     assert uids(talking, "boat") == []
     assert uids(talking, "mooring") == ["u2", "a2"]
+
+
+def test_m10_what_was_deleted_no_longer_helps_to_find_what_followed(talking: Api) -> None:
+    assert uids(talking, "boat") == ["u1", "u2", "a1"]
+    removals.remove(session=Session.objects.get(name="harbour"), uids=["u1"], reason="because")
+    assert uids(talking, "boat") == []
 
 
 def test_m10_messages_that_were_there_before_the_index_get_a_row(api: Api) -> None:

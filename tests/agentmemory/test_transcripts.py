@@ -340,6 +340,13 @@ def test_r4_the_watermark_waits_for_a_message_that_the_model_has_not_seen(sessio
     assert Cursor.objects.get().watermark == 4
 
 
+def test_r4_the_watermark_waits_no_longer_for_a_message_that_was_replaced(session: Session) -> None:
+    say(session, user("a", delivery="enqueued"), result("b"))
+    assert Cursor.objects.get().watermark == 0
+    say(session, user("c", supersedes=["a"]))
+    assert Cursor.objects.get().watermark == 2
+
+
 @pytest.mark.parametrize(
     ("uid", "delivery", "error"), [("b", "failed", Invalid), ("a", "lost", Invalid), ("nobody", "failed", NotFound)]
 )
@@ -629,6 +636,13 @@ def test_a_session_of_another_shape_is_refused(ada: Agent, name: str) -> None:
     with pytest.raises(Invalid):
         sessions.adopt(agent=ada, name=name)
     assert not Session.objects.exists()
+
+
+def test_r6_a_session_that_is_complete_keeps_the_time_when_it_became_so(ada: Agent) -> None:
+    first, _ = sessions.adopt(agent=ada, name="s", complete=True)
+    again, _ = sessions.adopt(agent=ada, name="s", complete=True)
+    assert first.completed_at == again.completed_at is not None
+    assert sessions.adopt(agent=ada, name="s", complete=False)[0].completed_at is None
 
 
 def test_adopting_again_keeps_what_is_not_said(ada: Agent) -> None:

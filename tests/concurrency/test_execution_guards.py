@@ -25,7 +25,7 @@ from sessions_exec.models import Execution, Input, Recovery, SessionEvent
 from sessions_exec.querysets import ExecutionQuerySet
 from sessions_exec.services import events, executions, inbox, recovery
 from tests.factories import SessionFactory
-from tests.support.races import Actor, Paused, at_once, elapsed, errors, results
+from tests.support.races import Actor, Paused, at_once, elapsed, errors, outcome, results
 from tests.support.running import acquire, expire, log, row, say
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -75,6 +75,18 @@ def take_over_beside_a_guarded_write(session: Session) -> tuple[bool, list[str]]
     assert writer.error is None
     assert taker.error is None
     return waited, order(session)
+
+
+def test_s3_a_move_waits_for_the_session_before_it_takes_the_execution(session: Session) -> None:
+    """In another order a move and an append of one holder would wait for each other; a plain renewal waits for none."""
+    held = acquire(session, seconds=600)
+    appending = Paused(lambda: transcripts.lock(session.pk), lambda: say(session, "a1", type="assistant", guard=held))
+    moving = Actor(lambda: executions.renew(session=session, held=held, phase="unknown"))
+    assert moving.waits()
+    executions.renew(session=session, held=held)
+    outcome(appending.go_on())
+    outcome(moving)
+    assert (row(session).phase, row(session).assistant_uid) == ("unknown", "a1")
 
 
 def test_s3_a_take_over_waits_for_a_guarded_write(session: Session) -> None:

@@ -19,7 +19,7 @@ from distillation.services import calls, gates, overview, providing, spending
 from sessions_exec import tasks
 from sessions_exec.errors import TaskStopped
 from sessions_exec.models import Execution, Input, ModelCall
-from sessions_exec.services import executions, inbox, own_runs
+from sessions_exec.services import executions, inbox, operations, own_runs
 from tests.factories import AgentFactory, MemoryFactory, ProviderFactory, SessionFactory
 from tests.support import model_server
 from tests.support.model_server import ModelServer
@@ -189,6 +189,13 @@ def test_a_wish_makes_one_task_for_an_agent_that_is_run_here_and_the_task_answer
     assert [text for kind, _, text in transcript(session) if kind == "assistant"] == ["Understood."]
     assert not Input.objects.pending().exists()
     admit(session, "i3")
+    assert queued() == [session.pk]
+
+
+def test_s7_what_an_operator_recovers_goes_on_at_once(session: Session) -> None:
+    executions.acquire(session=session, holder="dead")
+    expire(session)
+    operations.recover(session_id=session.pk, operator="olga", reason="because")
     assert queued() == [session.pk]
 
 

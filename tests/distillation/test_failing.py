@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from django.utils import timezone
 
-from agentmemory.models import Agent, Provider, Space
+from agentmemory import likeness
+from agentmemory.errors import Invalid
+from agentmemory.models import Agent, Memory, Provider, Space
 from agentmemory.services import removals
-from distillation.models import Cursor
-from distillation.services import coordinator, distilling, operations, passes, reading
+from distillation.models import Cursor, DistillationPass, Quarantine
+from distillation.services import (
+    coordinator,
+    distilling,
+    gates,
+    operations,
+    passes,
+    reading,
+    resolution,
+    retention,
+)
 from sessions_exec import faults
 from tests.distillation.conftest import Tell, cursor_of
 from tests.factories import AgentFactory, MemoryFactory
@@ -22,11 +33,23 @@ pytestmark = pytest.mark.django_db
 BASE = 1740
 
 
+def since_it_failed(moment: datetime | None) -> float:
+    """How many seconds a moment lies behind the end of the newest pass."""
+    ended = DistillationPass.objects.latest("pk").finished_at
+    assert moment is not None
+    assert ended is not None
+    return (moment - ended).total_seconds()
+
+
 def waits(cursor: Cursor) -> float:
-    """For how many seconds from now a session waits."""
+    """For how many seconds a session waits after its failure."""
     cursor.refresh_from_db()
-    assert cursor.next_attempt_at is not None
-    return round((cursor.next_attempt_at - timezone.now()).total_seconds(), -1)
+    return since_it_failed(cursor.next_attempt_at)
+
+
+def pause() -> float:
+    """For how many seconds the provider pauses after it."""
+    return since_it_failed(Provider.objects.get(name="anthropic").paused_until)
 
 
 def fail(cursor: Cursor) -> distilling.Result:
@@ -64,9 +87,7 @@ def test_d7_a_single_message_that_is_cut_counts_as_any_failure(server: ModelServ
 def test_d19_a_provider_that_asks_for_a_longer_pause_gets_it(server: ModelServer, tell: Tell) -> None:
     server.script(model_server.status(401, headers={"retry-after": "20000"}))
     fail(cursor_of(tell("One.")))
-    until = Provider.objects.get(name="anthropic").paused_until
-    assert until is not None
-    assert round((until - timezone.now()).total_seconds(), -1) == 20_000
+    assert pause() == 20_000
 
 
 def test_d19_each_further_refusal_makes_the_pause_longer(server: ModelServer, tell: Tell) -> None:
@@ -75,9 +96,7 @@ def test_d19_each_further_refusal_makes_the_pause_longer(server: ModelServer, te
     found = []
     for _ in range(3):
         fail(cursor)
-        until = Provider.objects.get(name="anthropic").paused_until
-        assert until is not None
-        found.append(round((until - timezone.now()).total_seconds(), -1))
+        found.append(pause())
         Provider.objects.update(paused_until=timezone.now() - timedelta(seconds=1))
     assert found == [BASE, 2 * BASE, 4 * BASE]
 
@@ -208,3 +227,131 @@ def test_d11_only_the_agents_own_distilled_memories_are_shown_as_known(agent: Ag
     MemoryFactory.create(owner=None, space=agent.space, origin="distilled", key="shared", content=said)
     assert reading.related(agent, "Which port does the service listen on?") == [own]
     assert [each.known.key for each in reading.newest_known(agent)] == ["own"]
+
+
+def test_d21_the_last_token_of_a_budget_may_be_used_and_no_further_one(tell: Tell, agent: Agent) -> None:
+    agent.space.daily_tokens = 120
+    cursor = cursor_of(tell("One."))
+    row = DistillationPass.objects.create(space=agent.space, agent=agent, cursor=cursor, epoch=0, start=0, end=0)
+    row.refresh_from_db()
+    for tokens, closed in ((119, False), (120, True)):
+        DistillationPass.objects.filter(pk=row.pk).update(input_tokens=tokens)
+        assert bool(gates.model_gate(agent.space, resolution.resolve(agent), now=row.started_at)) is closed
+
+
+def test_d24_only_what_was_distilled_is_distilled_again(tell: Tell) -> None:
+    cursor = cursor_of(tell("One.", "Two."))
+    Cursor.objects.update(position=1)
+    for seq in (0, 2):
+        with pytest.raises(Invalid):
+            operations.distil_again(cursor_id=cursor.pk, seq=seq, operator="olga", reason="because")
+
+
+def test_d24_all_but_the_end_can_be_skipped(tell: Tell) -> None:
+    cursor = cursor_of(tell("One.", "Two."))
+    operations.skip_to(cursor_id=cursor.pk, seq=cursor.watermark + 1, operator="olga", reason="because")
+    cursor.refresh_from_db()
+    assert (cursor.lag, cursor.due_since) == (0, None)
+
+
+def test_d20_each_of_several_released_messages_is_tried_again(server: ModelServer, tell: Tell) -> None:
+    session = tell("Poison.", "Bane.")
+    cursor = cursor_of(session)
+    server.default = model_server.raw_text("no json")
+    while cursor.quarantines.count() < 2:
+        assert fail(cursor).state == "failed"
+    server.default = model_server.one_memory_per_user_line
+    for quarantine in cursor.quarantines.order_by("-seq"):
+        operations.release_quarantine(quarantine_id=quarantine.pk, operator="olga", reason="because")
+    before = len(server.requests)
+    distilling.run_cursor(cursor_id=cursor.pk)
+    distilling.run_cursor(cursor_id=cursor.pk)
+    assert [[seq for seq, _, _ in request.shown] for request in server.requests[before:]] == [[1], [2]]
+    assert set(cursor.quarantines.values_list("state", flat=True)) == {"settled"}
+    cursor.refresh_from_db()
+    assert (cursor.position, cursor.retry_seq) == (3, None)
+
+
+def test_d20_a_process_that_is_asked_to_stop_before_there_is_a_pass_gives_its_attempt_back(tell: Tell) -> None:
+    cursor = cursor_of(tell("One."))
+
+    def stop(point: str) -> None:
+        if point == "lease.after":
+            raise SystemExit(143)
+
+    faults.install(stop)
+    try:
+        with pytest.raises(SystemExit):
+            passes.begin(cursor_id=cursor.pk, worker="w")
+    finally:
+        faults.install(None)
+    cursor.refresh_from_db()
+    assert (cursor.attempts, cursor.holder, cursor.expires_at) == (0, "", None)
+
+
+def test_d25_an_answer_that_is_still_to_be_applied_is_not_forgotten(server: ModelServer, tell: Tell) -> None:
+    begun = passes.begin(cursor_id=cursor_of(tell("One.")).pk, worker="w")
+    assert isinstance(begun, passes.Begun)
+    DistillationPass.objects.update(answer="{}", answered_at=timezone.now() - timedelta(days=91))
+    assert retention.forget_answers() == "0 answers forgotten"
+
+
+def test_d9_the_same_key_is_an_update_however_alike_it_reads(server: ModelServer, tell: Tell) -> None:
+    before, after = "The service listens on port 8080 there.", "The service listens on the port 8080 there."
+    assert likeness.near_duplicate(before, after)
+    session = tell("One.")
+    for content in (before, after):
+        item = {"key": "port", "content": content, "tags": [], "sources": [session.last_seq - 1], "quote": ""}
+        server.script(model_server.memories([item]))
+        distilling.run_pass(cursor_id=cursor_of(session).pk)
+        session = tell("More.")
+    assert Memory.objects.get().content == after
+
+
+def quarantined(server: ModelServer, cursor: Cursor) -> Quarantine:
+    """The first message, which failed alone so often; the position stands at it."""
+    server.default = model_server.raw_text("no json")
+    while not cursor.quarantines.exists():
+        assert fail(cursor).state == "failed"
+    server.default = model_server.one_memory_per_user_line
+    return cursor.quarantines.get()
+
+
+def release(quarantine: Quarantine) -> None:
+    operations.release_quarantine(quarantine_id=quarantine.pk, operator="olga", reason="because")
+
+
+def test_d20_a_released_message_right_before_the_position_fails_as_any_released_one(
+    server: ModelServer, tell: Tell
+) -> None:
+    cursor = cursor_of(tell("Poison.", "Two."))
+    held = quarantined(server, cursor)
+    release(held)
+    server.script(model_server.raw_text("no json"))
+    fail(cursor)
+    cursor.refresh_from_db()
+    assert (cursor.position, cursor.failures, cursor.retry_seq) == (1, 0, None)
+    held.refresh_from_db()
+    assert held.state == "held"
+
+
+def test_d15_the_answer_over_a_released_message_is_not_paid_for_again(server: ModelServer, tell: Tell) -> None:
+    cursor = cursor_of(tell("Poison.", "Two."))
+    release(quarantined(server, cursor))
+    begun = passes.begin(cursor_id=cursor.pk, worker="soon dead")
+    assert isinstance(begun, passes.Begun)
+    DistillationPass.objects.filter(pk=begun.row.pk).update(answer='{"memories": []}', answered_at=timezone.now())
+    Cursor.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    before = len(server.requests)
+    assert distilling.run_pass(cursor_id=cursor.pk).state == "empty"
+    assert len(server.requests) == before
+    assert cursor.quarantines.get().state == "settled"
+
+
+def test_d24_a_quarantine_is_decided_once(server: ModelServer, tell: Tell) -> None:
+    held = quarantined(server, cursor_of(tell("Poison.", "Two.")))
+    release(held)
+    with pytest.raises(Invalid):
+        release(held)
+    with pytest.raises(Invalid):
+        operations.dismiss_quarantine(quarantine_id=held.pk, operator="olga", reason="because")

@@ -186,4 +186,11 @@ def test_r6_the_turn_of_a_session_that_somebody_runs_is_not_ended_for_being_quie
     held = acquire(session)
     assert coordinator.finish_quiet_sessions(now=timezone.now()) == 0
     executions.release(session=session, held=held)
+    acquire(session)
+    expire(session)
+    # What it left is looked at by its recovery first.
+    assert coordinator.finish_quiet_sessions(now=timezone.now()) == 0
+    recovery.end_turn(session=session)
+    assert coordinator.finish_quiet_sessions(now=timezone.now()) == 0
+    say(session, "u2")
     assert coordinator.finish_quiet_sessions(now=timezone.now()) == 1

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from agentmemory.callers import Caller
-from agentmemory.models import Message, Session
+from agentmemory.models import Agent, Message, Session, Space
 from agentmemory.services import transcripts
+from sessions_exec.errors import LeaseLost
 from sessions_exec.llm.messages import ConversationReply
 from sessions_exec.marks import SUMMARY
 from sessions_exec.runner import compaction, holding, runs, showing, tools, turns
-from sessions_exec.services import executions, own_runs, recovery
+from sessions_exec.services import executions, inbox, own_runs, recovery
 from tests.factories import SessionFactory
-from tests.support.running import acquire, admit, expire, row, say, transcript
+from tests.support.running import acquire, admit, expire, is_free, row, say, transcript
 from tests.support.scripted import ScriptedModel, called, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("alone")]
@@ -108,3 +111,81 @@ def test_s11_after_an_overflow_less_stays_as_it_was_said(session: Session, setti
     shown = showing.load(session)
     kept = [10 - compaction.tail_from(shown, tighter=tighter) for tighter in (False, True)]
     assert kept == [4, 2]
+
+
+def test_s11_a_summary_of_all_that_was_said_keeps_nothing_beside_it(session: Session) -> None:
+    say(session, "u1", content="What was said.")
+    shown = showing.load(session)
+    boundary = compaction.boundary(said("In short."), shown, 1, uid="run.1.1.summary")
+    transcripts.append(session=session, messages=[boundary])
+    after = showing.load(session)
+    assert (after.summary, list(after.messages)) == ("In short.", [])
+
+
+def test_r4_a_model_is_not_shown_what_was_not_delivered(session: Session) -> None:
+    waiting = transcripts.NewMessage(uid="u2", type="user", content="Held back.", delivery="deferred")
+    say(session, "u1", content="Said.")
+    transcripts.append(session=session, messages=[waiting])
+    shown = showing.as_asked(showing.load(session))
+    assert [block["text"] for message in shown for block in message["content"]] == ["Said."]
+
+
+def test_s5_a_turn_that_failed_ends_though_somebody_steers_by_then(session: Session) -> None:
+    admit(session, "i1", "First.")
+
+    def refused(_stop: threading.Event) -> ConversationReply:
+        admit(session, "i2", "One more thing.")
+        return said("", stop_reason="refusal")
+
+    assert run(session, ScriptedModel(refused, said("That."))) == "idle"
+    ends = Message.objects.filter(session=session, type="result").order_by("seq").values_list("subtype", flat=True)
+    assert list(ends) == ["error_refusal", "success"]
+
+
+def test_s6_a_hand_over_between_two_turns_asks_nobody_to_go_on(session: Session) -> None:
+    since = time.monotonic()
+    execution = executions.acquire(session=session, holder="me")
+    runs.hand_over(session, holding.Holding(session, execution, since=since))
+    assert is_free(session)
+    assert not inbox.pending(session=session).exists()
+
+
+def test_s3_a_term_is_counted_from_before_its_renewal_was_asked_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer may have been long on its way: the database's term began before it came."""
+    clock = [time.monotonic()]
+    monkeypatch.setattr(holding, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    execution = executions.acquire(session=session, holder="me", seconds=30)
+    held = holding.Holding(session, execution, since=clock[0])
+    real = executions.renew
+
+    def slow(**values: Any) -> Any:
+        renewed = real(**values)
+        clock[0] += 20
+        return renewed
+
+    monkeypatch.setattr(executions, "renew", slow)
+    held.move("unknown")
+    clock[0] += 4
+    held.check()
+    clock[0] += 2
+    with pytest.raises(LeaseLost):
+        held.check()
+
+
+@pytest.mark.parametrize("off", ["status", "agent", "space", "run_here"])
+def test_d16_a_session_of_an_agent_that_may_not_work_is_not_asked_for(off: str) -> None:
+    session = SessionFactory.create(agent__run_here=off != "run_here")
+    now = timezone.now()
+    if off == "space":
+        Space.objects.filter(pk=session.space_id).update(archived_at=now)
+    agent = Agent.objects.filter(pk=session.agent_id)
+    if off == "status":
+        agent.update(status="paused")
+    if off == "agent":
+        agent.update(archived_at=now)
+    assert not own_runs.runs_here(session.pk)
+    agent.update(status="active", archived_at=None, run_here=True)
+    Space.objects.filter(pk=session.space_id).update(archived_at=None)
+    assert own_runs.runs_here(session.pk)

@@ -38,6 +38,8 @@ def test_a3_a_busy_cluster_is_not_a_stuck_one() -> None:
     busy = [run(age=500), run(age=500)]
     assert not any(watchdog.judge(in_hand=busy, oldest_waiting=7, at=at) for at in range(0, 600, 50))
     assert watchdog.judge(in_hand=[run()], oldest_waiting=7, at=600) is None
+    # It could not be begun: no worker is free for it.
+    assert watchdog.judge(in_hand=[*busy, run(pid=0, age=500)], oldest_waiting=None, at=600) is None
 
 
 @pytest.mark.parametrize(("age", "ends"), [(59, False), (61, True)])
