@@ -207,6 +207,14 @@ def test_an_older_copy_of_a_file_is_known(agent: Agent, path: Path) -> None:
     assert not report.skipped
 
 
+def test_an_older_copy_of_a_file_is_known_by_its_words_as_they_are_kept(agent: Agent, path: Path) -> None:
+    secret = "sk-ant-api03-" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7" * 3
+    cut = [user("u1", "one", second=1), assistant("m1", f"It is {secret}.", second=2)]
+    run(agent, write(path, *cut, assistant("m1", "b", second=3)))
+    report = run(agent, write(path, *cut))
+    assert (counts(report), report.skipped) == ((0, 2), [])
+
+
 def test_r2_one_conflicting_message_is_reported_and_stops_no_other(agent: Agent, path: Path) -> None:
     run(agent, write(path, *TALK[:2]))
     other = [user("u1", "other", second=1), assistant("m1", "other", second=2), *TALK[2:]]

@@ -146,6 +146,12 @@ def test_r2_the_same_uid_with_other_content_is_a_conflict_and_nothing_is_written
     assert fresh(session).last_seq == 1
 
 
+def test_r2_the_same_words_of_another_speaker_are_other_content(session: Session) -> None:
+    say(session, user("a", "Yes."))
+    with pytest.raises(UidConflict):
+        say(session, assistant("a", "Yes."))
+
+
 def test_r2_one_uid_may_stand_in_two_sessions(session: Session, ada: Agent) -> None:
     other, _ = sessions.adopt(agent=ada, name="s2")
     say(session, user("a", "Here."))
@@ -406,6 +412,12 @@ def test_r5_a_message_stands_again_when_what_replaced_it_was_rewound(session: Se
     say(session, user("later"))
     assert one(session, "later").superseded_by == ""
     assert Message.objects.filter(session=session).standing().count() == 3
+
+
+def test_r5_a_message_names_the_first_that_replaced_it(session: Session) -> None:
+    say(session, user("a"), user("b", supersedes=["a"]))
+    say(session, user("c", supersedes=["a"]))
+    assert one(session, "a").superseded_by == "b"
 
 
 def test_r5_a_message_that_two_replaced_stays_replaced_while_one_of_them_stands(session: Session) -> None:
