@@ -11,16 +11,17 @@ import pytest
 from django.utils import timezone
 
 from agentmemory.callers import Caller
-from agentmemory.models import Agent, Message, Session, Space
+from agentmemory.models import Agent, Memory, Message, Session, Space
 from agentmemory.services import transcripts
 from sessions_exec.errors import LeaseLost
-from sessions_exec.llm.messages import ConversationReply
+from sessions_exec.llm.messages import ConversationReply, FailureKind, ModelCallFailed
 from sessions_exec.marks import SUMMARY
+from sessions_exec.models import Execution
 from sessions_exec.runner import compaction, holding, runs, showing, tools, turns
 from sessions_exec.services import executions, inbox, own_runs, recovery
 from tests.factories import SessionFactory
 from tests.support.running import acquire, admit, expire, is_free, row, say, transcript
-from tests.support.scripted import ScriptedModel, called, said
+from tests.support.scripted import ScriptedModel, answered, called, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("alone")]
 
@@ -189,3 +190,26 @@ def test_d16_a_session_of_an_agent_that_may_not_work_is_not_asked_for(off: str) 
     agent.update(status="active", archived_at=None, run_here=True)
     Space.objects.filter(pk=session.space_id).update(archived_at=None)
     assert own_runs.runs_here(session.pk)
+
+
+def test_s8_the_calls_of_an_answer_that_was_cut_are_not_made(session: Session) -> None:
+    admit(session, "i1", "Write it down.")
+    call = {"type": "tool_use", "id": "t1", "name": "memory_write", "input": {"key": "k", "content": "half of"}}
+    cut = answered([{"type": "text", "text": "I write"}, call], "max_tokens")
+    assert run(session, ScriptedModel(cut)) == "idle"
+    assert not Memory.objects.exists()
+    assert [each[:2] for each in transcript(session)][-2:] == [("assistant", ""), ("result", "error_cut")]
+
+
+def test_s7_after_a_call_that_failed_nothing_is_uncertain(session: Session) -> None:
+    """A death while it waits for the next attempt leaves nothing to be told of."""
+    phases: list[str | None] = []
+
+    class Looking(ScriptedModel):
+        def closed(self) -> str:
+            phases.append(Execution.objects.filter(pk=session.pk).values_list("phase", flat=True).first())
+            return ""
+
+    admit(session, "i1")
+    run(session, Looking(ModelCallFailed(kind=FailureKind.SERVER, message="broken")))
+    assert phases[1:] == ["ready", "safe"]
