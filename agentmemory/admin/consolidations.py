@@ -54,10 +54,11 @@ _DONE_BY = {
 }
 
 
-def _undo(row: Consolidation, asked: Asked) -> Did:
+def _undo(row: Any, asked: Asked) -> Did:
     memory = consolidation.undo(consolidation_id=row.pk, author=asked.author, reason=asked.reason)
     into = {"into": row.other.key} if row.kind == Consolidation.Kind.MERGE and row.other is not None else {}
-    return Did(said=f"{memory} stands by itself again.", undo=Undo(act=_DONE_BY[row.kind], row=memory, values=into))
+    called = naming.memory(memory, private=row.may_be_read)
+    return Did(said=f"{called} stands by itself again.", undo=Undo(act=_DONE_BY[row.kind], row=memory, values=into))
 
 
 def _in_force(row: Any) -> bool:
@@ -165,8 +166,8 @@ class ConsolidationAdmin(ActingAdmin[Consolidation], ReadOnlyAdmin[Consolidation
         return [route, *super().get_urls()]
 
     def dry_run_view(self, request: HttpRequest) -> HttpResponse:
-        """What would be done next and why; on an answer with a reason exactly that is done."""
-        if not self.may_act(request):
+        """What would be done next and why, by keys; on an answer with a reason exactly that is done."""
+        if not (self.may_act(request) and permissions.reads_private(request)):
             raise PermissionDenied
         form = AskForm(request.POST if request.method == "POST" else None)
         signed = request.POST.get("plan", "")

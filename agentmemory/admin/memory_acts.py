@@ -97,7 +97,7 @@ def _edit(memory: Memory, asked: Asked) -> str | Did:
     after = curation.edit(
         memory_id=memory.pk, author=asked.author, reason=asked.reason, expected=memory.version, **changes
     )
-    said = f"{memory} was changed; it is at version {after.version}."
+    said = f"{texts.called(memory)} was changed; it is at version {after.version}."
     return Did(said=said, undo=_version_before(memory))
 
 
@@ -108,24 +108,26 @@ def _version_before(memory: Memory) -> Undo:
 
 def _remove(memory: Memory, asked: Asked) -> str:
     curation.remove(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} was deleted."
+    return f"{texts.called(memory)} was deleted."
 
 
 def _undelete(memory: Memory, asked: Asked) -> str:
     curation.undelete(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is back."
+    return f"{texts.called(memory)} is back."
 
 
 def _restore(memory: Memory, asked: Asked) -> Did:
     version: int = asked.values["version"]
     curation.restore_version(memory_id=memory.pk, version=version, author=asked.author, reason=asked.reason)
-    return Did(said=f"{memory} says again what it said in version {version}.", undo=_version_before(memory))
+    return Did(
+        said=f"{texts.called(memory)} says again what it said in version {version}.", undo=_version_before(memory)
+    )
 
 
 def _promote(memory: Memory, asked: Asked) -> Did:
     before = inspection.curated_of(memory)
     curated = curation.promote(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    said = f"{memory} is kept as a curated memory, at version {curated.version}. The distilled one stays."
+    said = f"{texts.called(memory)} is kept as a curated memory, at version {curated.version}. The distilled one stays."
     # As soon as the curated one goes or says something else, the distilled one is found by itself again.
     return Did(said=said, undo=Undo(act="delete", row=curated) if before is None else _version_before(before))
 
@@ -134,33 +136,33 @@ def _share(memory: Memory, asked: Asked) -> Did:
     owner = memory.owner
     curation.share(memory_id=memory.pk, author=asked.author, reason=asked.reason)
     undo = Undo(act="give-back", values={"agent": owner.handle}) if owner else None
-    return Did(said=f"{memory} is shared with its whole space.", undo=undo)
+    return Did(said=f"{texts.called(memory)} is shared with its whole space.", undo=undo)
 
 
 def _give_back(memory: Memory, asked: Asked) -> str:
     agent: Agent = asked.values["agent"]
     curation.give_back(memory_id=memory.pk, agent=agent, author=asked.author, reason=asked.reason)
-    return f"{memory} is private to {agent} now."
+    return f"{texts.called(memory)} is private to {agent} now."
 
 
 def _pin(memory: Memory, asked: Asked) -> str:
     curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, pinned=True)
-    return f"{memory} is pinned."
+    return f"{texts.called(memory)} is pinned."
 
 
 def _unpin(memory: Memory, asked: Asked) -> str:
     curation.edit(memory_id=memory.pk, author=asked.author, reason=asked.reason, pinned=False)
-    return f"{memory} is no longer pinned."
+    return f"{texts.called(memory)} is no longer pinned."
 
 
 def _withdraw(memory: Memory, asked: Asked) -> str:
     curation.withdraw(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} was withdrawn."
+    return f"{texts.called(memory)} was withdrawn."
 
 
 def _reinstate(memory: Memory, asked: Asked) -> str:
     curation.reinstate(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is in use again."
+    return f"{texts.called(memory)} is in use again."
 
 
 def _hides(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:

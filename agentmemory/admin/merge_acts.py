@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django import forms
 
+from agentmemory.admin import texts
 from agentmemory.admin.acts import Act, Asked, AskForm, Did, Undo
 from agentmemory.errors import Invalid
 from agentmemory.models import Memory
@@ -32,30 +33,32 @@ class MergeForm(AskForm):
 def _merge(memory: Memory, asked: Asked) -> str:
     into: Memory = asked.values["into"]
     merging.merge(memory_id=memory.pk, into_id=into.pk, author=asked.author, why=BY_HAND, reason=asked.reason)
-    return f"{memory} went into {into}: its key answers with that one."
+    return f"{texts.called(memory)} went into {into}: its key answers with that one."
 
 
 def _unmerge(memory: Memory, asked: Asked) -> Did:
     into = cast(Memory, memory.merged_into)
     merging.unmerge(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return Did(said=f"{memory} stands by itself again.", undo=Undo(act="merge", values={"into": into.key}))
+    return Did(
+        said=f"{texts.called(memory)} stands by itself again.", undo=Undo(act="merge", values={"into": into.key})
+    )
 
 
 def _link(memory: Memory, asked: Asked) -> str:
     curated = _curated(memory)
     merging.link(memory_id=memory.pk, curated_id=curated.pk, author=asked.author, why=BY_HAND, reason=asked.reason)
-    return f"{memory} is left out of search and context for the curated memory of its key."
+    return f"{texts.called(memory)} is left out of search and context for the curated memory of its key."
 
 
 def _unlink(memory: Memory, asked: Asked) -> str:
     merging.unlink(memory_id=memory.pk, author=asked.author, reason=asked.reason)
-    return f"{memory} is found again, beside the curated one."
+    return f"{texts.called(memory)} is found again, beside the curated one."
 
 
 def _both(memory: Memory, asked: Asked) -> str:
     curated = _curated(memory)
     merging.keep_apart(memory_id=memory.pk, other_id=curated.pk, author=asked.author, reason=asked.reason)
-    return f"{memory}: both stand beside each other."
+    return f"{texts.called(memory)}: both stand beside each other."
 
 
 def _curated(memory: Memory) -> Memory:
@@ -84,6 +87,8 @@ ACTS: tuple[Act, ...] = (
         undo="unmerge",
         form=MergeForm,
         offered=_stands,
+        # It takes a key, and tells whether the owner has one.
+        opens=lambda memory: memory.owner_id is not None,
     ),
     Act(
         name="unmerge",

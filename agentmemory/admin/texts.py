@@ -21,6 +21,11 @@ LONGEST = 9
 """Digits of a version's number that are looked at."""
 
 
+def called(row: Any) -> str:
+    """What a memory is called where an act tells what it did: by its key to those alone who may read it."""
+    return naming.memory(row, private=row.may_be_read)
+
+
 def promoted(request: HttpRequest, rows: Sequence[Memory]) -> SafeString:
     """Of each distilled memory whether its curated one is new or written over, and both texts."""
     changes = [_promoted(request, row) for row in rows[:SHOWN]]

@@ -197,4 +197,4 @@ def _saved_where_free(memory: Memory, values: dict[str, Any]) -> Memory:
     except IntegrityError as error:
         if "memory_key_unique" not in str(error):
             raise
-        raise Invalid(f"There is another memory with the key {memory.key!r}.", field="key") from error
+        raise Invalid("There is another memory with this key.", field="key") from error

@@ -112,14 +112,15 @@ def unlink(*, memory_id: UUID, author: Author, reason: str) -> Memory:
 
 @transaction.atomic
 def keep_apart(*, memory_id: UUID, other_id: UUID, author: Author, reason: str) -> Consolidation:
-    """Note that both are right: neither merged nor linked by itself, nor shown as a disagreement. Raises `NotFound`."""
+    """Note that a distilled memory and a curated one are both right: neither linked by itself, nor shown as a
+    disagreement. Raises `NotFound`, `Invalid`.
+    """
     rows = _locked([memory_id, other_id])
     memory, other = rows[memory_id], rows[other_id]
     if kept_apart(memory_id, [other_id]):
         raise Invalid("They stand beside each other already.")
-    kind = "merge" if other.origin == memory.origin else "link"
-    row = _recorded(kind, memory, other, author=author, why="both are right", reason=reason)
-    _note_undone(kind, memory, other, author=author, reason=reason)
+    row = _recorded("link", memory, other, author=author, why="both are right", reason=reason)
+    _note_undone("link", memory, other, author=author, reason=reason)
     _on_record("both are right", memory, other, author=author, reason=reason)
     return row
 

@@ -379,7 +379,7 @@ def test_what_a_service_refuses_is_told_and_breaks_nothing(operator: Client, age
 
     told = operator.post(act("memory", "share", memory), {"reason": "for all"}, follow=True)
 
-    assert "another memory with the key" in told.content.decode()
+    assert "another memory with this key" in told.content.decode()
     assert HOSTILE not in told.content.decode()
     memory.refresh_from_db()
     assert memory.owner == agent

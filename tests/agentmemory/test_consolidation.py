@@ -15,7 +15,7 @@ from agentmemory import likeness
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
 from agentmemory.models import Activity, Agent, Consolidation, Memory, MemoryAccess, MemoryEvent, MemorySource
-from agentmemory.services import consolidation, consolidation_plans, curation, merging, neighbours
+from agentmemory.services import consolidation, consolidation_plans, curation, merging, neighbours, upkeep
 from tests.factories import AgentFactory, MemoryFactory, SessionFactory
 
 pytestmark = pytest.mark.django_db
@@ -148,6 +148,28 @@ def test_m9_what_a_new_curated_memory_says_is_found_where_it_is_repeated(agent: 
     assert {each[1] for each in planned()} == {"a", "b"}
 
 
+def test_m4_nothing_is_planned_between_two_owners_or_for_what_ends_one_day(agent: Agent) -> None:
+    distilled(agent, "releases", SAYS_AGAIN)
+    curated(agent, "theirs", SAYS, owner=AgentFactory.create(space=agent.space))
+    curated(agent, "for-now", SAYS, expires_at=timezone.now() + timedelta(days=1))
+    assert planned() == []
+
+
+def test_m9_two_that_are_pinned_are_both_left(agent: Agent) -> None:
+    distilled(agent, "release-day", SAYS, pinned=True)
+    distilled(agent, "releases", SAYS_AGAIN, pinned=True)
+    assert planned() == []
+
+
+def test_m9_each_is_linked_once_and_looked_at_afresh_not_again(agent: Agent) -> None:
+    curated(agent, "release-day", SAYS)
+    curated(agent, "for-all", SAYS, owner=None)
+    distilled(agent, "releases", SAYS_AGAIN)
+    assert [item[:2] for item in planned()] == [("link", "releases")]
+    assert consolidation.run_all().link == 1
+    assert not consolidation.plan(afresh=True).items
+
+
 def test_m9_a_repetition_is_linked_again_once_the_curated_one_says_so_again(agent: Agent) -> None:
     kept = curated(agent, "release-day", SAYS)
     distilled(agent, "releases", SAYS_AGAIN)
@@ -196,6 +218,16 @@ def test_m9_what_is_used_after_the_plan_is_not_forgotten(agent: Agent, settings:
     plan = consolidation_plans.plan()
     MemoryAccess.objects.create(memory=memory)
     assert consolidation.run(plan=plan).skipped == 1
+
+
+def test_m9_what_was_used_lately_and_added_up_since_is_not_forgotten(agent: Agent, settings: Settings) -> None:
+    settings.AGENTMEMORY_FORGET_AFTER = 86_400.0
+    memory = distilled(agent, "used", "Somebody asks for this one.")
+    age(memory, 10)
+    MemoryAccess.objects.create(memory=memory)
+    upkeep.add_up_accesses()
+    assert not MemoryAccess.objects.exists()
+    assert planned() == []
 
 
 def test_m2_forgetting_never_takes_a_curated_memory(agent: Agent, settings: Settings) -> None:
@@ -267,7 +299,7 @@ def test_the_command_plans_and_carries_out(agent: Agent, capsys: pytest.CaptureF
     assert not Memory.objects.exclude(merged_into=None).exists()
     call_command("consolidate", "--space", "acme")
     assert "1 merged" in capsys.readouterr().out
-    assert Activity.objects.get(act="consolidate").detail == {"done": 1}
+    assert [(row.act, row.detail) for row in Activity.objects.all()] == [("consolidate", {"done": 1})]
 
 
 def test_an_agent_that_reads_a_vanished_key_counts_for_the_survivor(agent: Agent) -> None:

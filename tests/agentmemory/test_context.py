@@ -83,9 +83,10 @@ def test_m8_core_memories_have_at_most_2000_characters(agent: Agent, caller: Cal
 
 def test_m8_five_relevant_memories_of_500_characters_that_are_not_core(agent: Agent, caller: Caller) -> None:
     for number in range(10):
-        MemoryFactory.create(owner=agent, key=f"core-{number}", pinned=True, content="tea of the core")
+        MemoryFactory.create(owner=agent, key=f"core-{number}", pinned=True, content="tea, tea and tea")
     for number in range(9):
-        MemoryFactory.create(owner=agent, key=f"tea-{number}", content="tea " * 300)
+        # The core ones have more to do with it, and take no place from these.
+        MemoryFactory.create(owner=agent, key=f"late-{number}", content="tea " + "word " * 300)
 
     built = context.build(caller=caller, q="tea")
 
@@ -156,6 +157,8 @@ def test_m8_the_block_never_exceeds_its_limit(agent: Agent, caller: Caller) -> N
     assert all(length <= limit for limit, length in lengths.items())
     assert lengths[0] == 0
     assert lengths[970] > 800
+    whole = context.build(caller=caller, q="tea", max_chars=100_000).text
+    assert context.build(caller=caller, q="tea", max_chars=len(whole)).text == whole
 
 
 @given(text=st.text(max_size=300), limit=st.integers(0, 200))

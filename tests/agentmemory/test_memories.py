@@ -478,6 +478,7 @@ def test_m5_only_within_a_purge_is_history_erased(ada: Agent) -> None:
 def test_m5_any_version_can_be_restored(ada: Agent) -> None:
     memory = put(ada, tags=["first"], importance=0.1)
     put(ada, content="Two.", tags=["second"], importance=0.9)
+    put(ada, key="another", content="Another's first version.")
     restored = curation.restore_version(memory_id=memory.pk, version=1, author=OPERATOR, reason="the first was right")
     assert (restored.content, restored.tags, restored.importance, restored.version) == ("One.", ["first"], 0.1, 3)
     assert events(memory)[-1] == ("changed", 3, "One.")

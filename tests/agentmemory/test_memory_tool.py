@@ -11,9 +11,10 @@ from uuid import UUID
 import pytest
 from django.db import connections
 from django.test import Client
+from django.utils import timezone
 
 from agentmemory.models import Memory, MemoryEvent
-from agentmemory.services import memory_paths
+from agentmemory.services import memory_files, memory_paths
 from tests.factories import AgentFactory, MemoryFactory
 from tests.support.clients import Api, of_agent
 
@@ -152,6 +153,7 @@ def test_the_rules_of_memories_hold_for_files(api: Api) -> None:
     assert "blank" in refused(api, "create", path="/memories/empty", file_text="\n")
     assert "200" in refused(api, "create", path="/memories/" + "x" * 201, file_text="x")
     assert "distilled:" in refused(api, "create", path="/memories/distilled:x", file_text="x")
+    assert "secret" in refused(api, "rename", old_path="/memories/k", new_path=f"/memories/{secret}")
     assert Memory.objects.count() == 1
 
 
@@ -160,7 +162,8 @@ def test_the_rules_of_memories_hold_for_files(api: Api) -> None:
     [
         "", "/", "memories", "/memoriesx", "/memories/..", "/memories/../etc/passwd", "/memories/a/../../b",
         "/memories/./a", "/memories/%2e%2e/a", "/memories/%252e%252e%252fa", "/memories/..%2fa", "/memories/..\\a",
-        "/memories/a\\..\\b", "/memories/\uff0e\uff0e/a", "/memories//a", "/memories/a//b", "/memories/ /a",
+        "/memories/a\\..\\b", "/memories/\uff0e\uff0e/a",
+        "/memories/%ef%bc%8e%ef%bc%8e/a", "/memories//a", "/memories/a//b", "/memories/ /a",
         "../memories/a", "/memories/%5c..%5ca", "/etc/passwd", "file:///memories/a",
     ],
 )  # fmt: skip
@@ -213,6 +216,37 @@ def test_what_was_distilled_is_a_file_and_an_edit_of_it_is_curated(distilled_id:
     use(api, "delete", path="/memories/web-port")
     assert refused(api, "view", path="/memories/web-port")
     assert refused(api, "view", path="/memories/port")
+
+
+def test_what_agents_do_not_find_is_no_file(api: Api) -> None:
+    assert api.agent
+    MemoryFactory.create(owner=api.agent, key="d/old", origin="distilled", withdrawn_at=timezone.now())
+    MemoryFactory.create(owner=api.agent, key="d/over", expires_at=timezone.now())
+    assert "does not exist" in refused(api, "view", path="/memories/d")
+    assert "does not exist" in refused(api, "view", path="/memories/d/old")
+    assert "does not exist" in refused(api, "delete", path="/memories/d/over")
+
+
+def test_a_folder_may_be_renamed_to_what_begins_like_it(api: Api) -> None:
+    api.write("d/a", "x")
+    use(api, "rename", old_path="/memories/d", new_path="/memories/d2")
+    assert {row.key for row in Memory.objects.all()} == {"d2/a"}
+
+
+def test_an_edit_of_what_was_distilled_writes_over_no_file_that_came_meanwhile(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    MemoryFactory.create(owner=api.agent, key="port", content="It is 80.", origin="distilled")
+    locked = memory_files._existing
+
+    def slowly(shelf: memory_files.Shelf, path: str) -> Memory:
+        found = locked(shelf, path)
+        api.write("port", "It is 443.")
+        return found
+
+    monkeypatch.setattr(memory_files, "_existing", slowly)
+    told = refused(api, "str_replace", path="/memories/port", old_str="80", new_str="8080")
+    assert "changed by somebody else" in told
 
 
 def test_m4_another_agents_files_are_not_there(api: Api, other: Api) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from agentmemory.authorship import Author, acting
 from agentmemory.callers import Caller
@@ -220,6 +222,51 @@ def test_a_merged_memory_is_changed_by_no_act_but_undoing(distil: Distil) -> Non
     merge(gone, survivor)
     with pytest.raises(Invalid, match="undo that first"):
         curation.remove(memory_id=gone.pk, author=OPERATOR, reason="r")
+
+
+def test_m9_a_survivor_has_no_more_tags_than_a_memory_may_and_gives_back_those_that_it_got(distil: Distil) -> None:
+    own = [f"own-{n}" for n in range(49)]
+    survivor, gone = distil("port", tags=own), distil("listening", tags=["a", "b"])
+    assert merge(gone, survivor).tags_added == ["a"]
+    merging.unmerge(memory_id=gone.pk, author=OPERATOR, reason="r")
+    survivor.refresh_from_db()
+    assert survivor.tags == own
+
+
+def test_d23_a_source_that_was_taken_back_supports_no_survivor(distil: Distil) -> None:
+    survivor, gone = distil("port", "It is 8080.", 1), distil("listening", "It listens on 8080.", 2, 3)
+    MemorySource.objects.filter(memory=gone, seq=2).update(gone_at=gone.created_at)
+    merge(gone, survivor)
+    assert rests_on(survivor) == [1, 3]
+
+
+def test_m9_what_was_withdrawn_is_neither_merged_nor_merged_into(distil: Distil) -> None:
+    memory, withdrawn = distil("port"), distil("listening")
+    curation.withdraw(memory_id=withdrawn.pk, author=OPERATOR, reason="r")
+    for one, into in ((memory, withdrawn), (withdrawn, memory)):
+        with pytest.raises(Invalid):
+            merge(one, into)
+
+
+def test_m9_a_linked_memory_that_is_merged_stands_for_itself_when_that_is_undone(distil: Distil) -> None:
+    linked, survivor, curated = distil("listening"), distil("port"), distil("port", origin="curated")
+    merging.link(memory_id=linked.pk, curated_id=curated.pk, author=OPERATOR, why="the same")
+    merge(linked, survivor)
+    assert merging.unmerge(memory_id=linked.pk, author=OPERATOR, reason="r").repeats_id is None
+
+
+def test_m9_nothing_is_linked_to_what_ends_one_day(distil: Distil) -> None:
+    memory = distil("listening")
+    curated = distil("port", origin="curated", expires_at=timezone.now() + timedelta(days=1))
+    with pytest.raises(Invalid):
+        merging.link(memory_id=memory.pk, curated_id=curated.pk, author=OPERATOR, why="w")
+
+
+def test_m9_two_that_were_kept_apart_are_so_whichever_is_looked_at(distil: Distil) -> None:
+    memory, curated, other = distil("listening"), distil("port", origin="curated"), distil("other")
+    merging.keep_apart(memory_id=memory.pk, other_id=curated.pk, author=OPERATOR, reason="both")
+    assert merging.kept_apart(memory.pk, [curated.pk, other.pk]) == {curated.pk}
+    assert merging.kept_apart(curated.pk, [memory.pk, other.pk]) == {memory.pk}
 
 
 def test_m9_a_link_leaves_a_repetition_out_of_search_and_context_and_in_lists(agent: Agent, distil: Distil) -> None:

@@ -97,6 +97,13 @@ def test_m7_a_query_without_words_of_its_own_finds_nothing(space: Space, q: str)
     assert found(q) == []
 
 
+def test_m7_in_a_query_in_capitals_throughout_a_stop_word_is_no_name(space: Space) -> None:
+    keep(space, "The WHO advises the US")
+
+    assert found("WHO ARE YOU") == []
+    assert found("what does the WHO say") == ["The WHO advises the US"]
+
+
 def test_m7_a_query_that_matches_nothing_returns_nothing(space: Space) -> None:
     keep(space, "Dana drinks green tea")
 

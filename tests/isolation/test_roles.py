@@ -421,6 +421,30 @@ def test_m4_an_act_that_opens_what_is_private_asks_for_the_right_to_it(filled: N
     assert "act-edit" not in page
 
 
+def test_m4_acts_name_no_private_memory_to_one_who_may_not_read_it(filled: None) -> None:
+    carl = User.objects.create_user("carl", is_staff=True)
+    rights = ("view_memory", "change_memory", "view_consolidation", "change_consolidation")
+    carl.user_permissions.set(Permission.objects.filter(codename__in=rights))
+    client = Client()
+    client.force_login(carl)
+    private = Memory.objects.filter(owner__isnull=False, deleted_at=None, merged_into=None, withdrawn_at=None)
+    memory, merged = private[0], Consolidation.objects.filter(kind="merge", undone_at=None)[0]
+    asked_of = (
+        *((f"agentmemory_memory_act/{name}", memory.pk) for name in ("pin", "unpin", "withdraw", "reinstate")),
+        *((f"agentmemory_memory_act/{name}", memory.pk) for name in ("delete", "undelete")),
+        ("agentmemory_consolidation_act/undo", merged.pk),
+    )
+    for place, pk in asked_of:
+        route, _, name = place.partition("/")
+        url = f"{reverse(f'admin:{route}', args=[name])}?ids={pk}"
+        told = client.post(url, {"reason": "why"}, follow=True).content.decode()
+        assert "a private memory of" in told, place
+        assert "zqkey-" not in told, place
+    assert status(carl, f"{reverse('admin:agentmemory_memory_act', args=['merge'])}?ids={merged.memory_id}") == 403
+    assert status(carl, reverse("admin:agentmemory_consolidation_dry_run")) == 403
+    assert "dry-run" not in read(asked(carl, reverse("admin:agentmemory_consolidation_changelist")))
+
+
 def test_a_role_has_exactly_its_rights_after_every_migrate() -> None:
     Group.objects.get(name=groups.VIEWERS).permissions.set(Permission.objects.all())
     groups.ensure()

@@ -120,6 +120,13 @@ def test_the_connection_goes_to_the_address_that_was_judged_under_the_name(
     assert there.got[0].headers["host"].startswith("receiver.example:")
 
 
+def test_where_nobody_is_at_the_first_address_of_a_name_the_next_is_tried(
+    monkeypatch: pytest.MonkeyPatch, there: Receiver
+) -> None:
+    named(monkeypatch, ["127.0.0.2", "127.0.0.1"])
+    assert post(there.url.replace("127.0.0.1", "receiver.example")).taken
+
+
 def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     named(monkeypatch, ["93.184.215.14", "10.0.0.1"])
     assert "private" in post("https://both.example/", private=False).error

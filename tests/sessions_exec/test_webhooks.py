@@ -17,7 +17,7 @@ from pytest_django import Settings
 from agentmemory import authorship
 from agentmemory.errors import Invalid
 from agentmemory.models import Activity, Agent
-from agentmemory.services import erasing
+from agentmemory.services import erasing, spaces
 from sessions_exec import faults, queue
 from sessions_exec.models import Delivery, Webhook
 from sessions_exec.models.webhooks import Event
@@ -145,6 +145,53 @@ def test_a_receiver_that_asks_for_a_longer_wait_gets_it(agent: Agent, there: Rec
     due = Delivery.objects.get().next_attempt_at
     assert due is not None
     assert 100 < (due - timezone.now()).total_seconds() < 121
+
+
+def test_a_receiver_gets_no_longer_wait_than_the_longest_of_ours(agent: Agent, there: Receiver) -> None:
+    opened(agent, there.url)
+    happens(agent)
+    there.answers.append((429, {"Retry-After": "999999"}))
+    delivering.run()
+    due = Delivery.objects.get().next_attempt_at
+    assert due is not None
+    assert (due - timezone.now()).total_seconds() <= delivering.WAITS[-1]
+
+
+def test_t4_a_webhook_of_an_archived_space_is_not_called(agent: Agent, there: Receiver) -> None:
+    opened(agent, there.url)
+    happens(agent)
+    spaces.archive(space_id=agent.space_id)
+    assert delivering.run() == "0 calls made"
+    spaces.restore(space_id=agent.space_id)
+    assert delivering.run() == "1 calls made"
+
+
+def test_what_a_person_paused_stays_paused_by_that_person(agent: Agent, there: Receiver) -> None:
+    pk = opened(agent, there.url).webhook.pk
+    webhooks.pause(webhook_id=pk, **ASKED)
+    there.answers.append((410, {}))
+    webhooks.try_out(webhook_id=pk, **ASKED)
+    assert Webhook.objects.get().paused_by == "operator:olga"
+
+
+def test_what_waits_for_its_next_attempt_is_sent_when_its_webhook_is_resumed(agent: Agent, there: Receiver) -> None:
+    pk = opened(agent, there.url).webhook.pk
+    happens(agent)
+    there.answers.append((500, {}))
+    delivering.run()
+    webhooks.pause(webhook_id=pk, **ASKED)
+    webhooks.resume(webhook_id=pk, **ASKED)
+    assert delivering.run() == "1 calls made"
+    assert Delivery.objects.get().state == "delivered"
+
+
+def test_a_space_has_one_webhook_of_a_name_and_a_new_secret_is_on_record(agent: Agent) -> None:
+    pk = opened(agent, "http://127.0.0.1:9999/").webhook.pk
+    with pytest.raises(Invalid):
+        opened(agent, "http://127.0.0.1:9999/")
+    webhooks.rotate(webhook_id=pk, **ASKED)
+    acts = Activity.objects.order_by("pk").values_list("act", "who", "reason", "target_id")
+    assert list(acts) == [(act, "operator:olga", "asked for", str(pk)) for act in ("create webhook", "rotate secret")]
 
 
 def test_a_worker_that_dies_between_sending_and_noting_it_sends_the_same_again(
