@@ -167,7 +167,7 @@ def test_m9_each_is_linked_once_and_looked_at_afresh_not_again(agent: Agent) -> 
     distilled(agent, "releases", SAYS_AGAIN)
     assert [item[:2] for item in planned()] == [("link", "releases")]
     assert consolidation.run_all().link == 1
-    assert not consolidation.plan(afresh=True).items
+    assert not consolidation_plans.plan(afresh=True).items
 
 
 def test_m9_a_repetition_is_linked_again_once_the_curated_one_says_so_again(agent: Agent) -> None:

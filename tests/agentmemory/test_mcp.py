@@ -80,6 +80,56 @@ def test_an_agent_writes_finds_reads_and_deletes_its_memories(address: str, ada:
     assert (absent.is_error, absent.structured_content) == (False, {"found": False, "memory": None})
 
 
+def test_every_argument_of_a_tool_counts(address: str, ada: Agent) -> None:
+    token = token_of(ada)
+    MemoryFactory.create_batch(10, owner=ada, pinned=True, content="Core.")
+    MemoryFactory.create(owner=ada, key="port-then", content="The port was 80.", origin="distilled")
+
+    async def each(client: Client) -> list[Any]:
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("memory_write", {"key": "port", "content": "The port is 8080.", "tags": ["net"]}),
+            ("memory_write", {"key": "port", "content": "Every port is ours.", "scope": "space"}),
+            ("memory_search", {"query": "port", "origin": "distilled"}),
+            ("memory_search", {"query": "port", "scope": "space"}),
+            ("memory_search", {"query": "port", "limit": 2}),
+            ("memory_read", {"key": "port", "scope": "space"}),
+            ("memory_context", {"query": "port"}),
+            ("memory_delete", {"key": "port", "scope": "space"}),
+        ]
+        return [(await client.call_tool(tool, given)).structured_content for tool, given in calls]
+
+    own, shared, distilled, of_space, two, read, context, deleted = use(address, token, each)
+    assert (own["tags"], own["scope"], shared["scope"]) == (["net"], "mine", "space")
+    assert [item["key"] for item in distilled["items"]] == ["port-then"]
+    assert [item["content"] for item in of_space["items"]] == ["Every port is ours."]
+    assert len(two["items"]) == 2
+    assert read["memory"]["content"] == "Every port is ours."
+    assert "port" in {item["key"] for item in context["relevant"]}
+    assert deleted == {"deleted": True}
+    assert Memory.objects.kept().get(key="port").owner == ada
+
+
+def test_tools_say_what_they_change(address: str, ada: Agent) -> None:
+    tools = use(address, token_of(ada), lambda client: client.list_tools()).tools
+    hints = {tool.name: tool.annotations.model_dump(exclude_none=True) for tool in tools}
+    reads = {"read_only_hint": True, "open_world_hint": False}
+    writes = {"read_only_hint": False, "idempotent_hint": True, "open_world_hint": False}
+    assert hints == {
+        **dict.fromkeys(("memory_search", "memory_read", "memory_context"), reads),
+        "memory_write": {**writes, "destructive_hint": False},
+        "memory_delete": {**writes, "destructive_hint": True},
+    }
+
+
+@pytest.mark.parametrize(("hosts", "status"), [(["*"], 200), (["tools.example"], 421)])
+def test_the_tools_are_served_under_the_names_that_are_allowed(ada: Agent, hosts: list[str], status: int) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    headers = {"Authorization": f"Bearer {token_of(ada)}", "Accept": "application/json, text/event-stream"}
+    with serving.serving(mcp.TokenGate(mcp.application(path="/mcp", hosts=hosts))) as address:
+        answer = httpx2.post(f"{address}/mcp", json=asked, headers=headers, trust_env=False)
+    assert answer.status_code == status
+
+
 def test_m5_what_a_tool_writes_is_recorded_as_written_by_its_agent(address: str, ada: Agent) -> None:
     call(address, token_of(ada), "memory_write", key="port", content="We listen on 8080.")
     event = MemoryEvent.objects.get()

@@ -46,6 +46,9 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
         "AGENTMEMORY_ENV_FILE": "none",
         "AGENTMEMORY_DATA_DIR": str(tmp_path),
         "DATABASE_URL": "postgres://nobody@127.0.0.1:1/nothing",
+        # Nobody is there either: the token is for the server alone.
+        **dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"), "http://127.0.0.1:1"),
+        **dict.fromkeys(("NO_PROXY", "no_proxy"), ""),
     }
 
 
