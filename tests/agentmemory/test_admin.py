@@ -343,6 +343,28 @@ def test_an_earlier_version_comes_back(operator: Client, agent: Agent) -> None:
     assert Activity.objects.get().act == "restore"
 
 
+def test_a_deleted_memory_offers_no_earlier_version(operator: Client, agent: Agent) -> None:
+    memory = write(agent, "k", "first")
+    write(agent, "k", "second")
+    where = page("agentmemory_memory_change", memory.pk)
+    assert "/act/restore/" in operator.get(where).content.decode()
+
+    operator.post(act("memory", "delete", memory), {"reason": "gone"})
+
+    assert "/act/restore/" not in operator.get(where).content.decode()
+
+
+def test_an_act_that_shows_what_is_private_is_a_look(operator: Client, agent: Agent) -> None:
+    private, shared = write(agent, "k", "c"), write(agent, "s", "c", scope="space")
+    operator.get(act("memory", "pin", private))
+    operator.get(act("memory", "edit", shared))
+    assert not Activity.objects.exists()
+
+    operator.get(act("memory", "edit", private))
+
+    assert list(Activity.objects.values_list("act", "target_id")) == [("look", str(private.pk))]
+
+
 def test_the_page_that_asks_for_a_restore_shows_which_version_and_how_it_differs(
     operator: Client, viewer_of_memories: Client, agent: Agent
 ) -> None:

@@ -69,6 +69,31 @@ def test_a_dry_run_shows_the_plan_and_does_exactly_that(operator: Client, agent:
     assert Consolidation.objects.count() == 1
 
 
+def test_a_plan_that_was_shown_too_long_ago_is_not_carried_out(
+    operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distilled(agent, "a")
+    distilled(agent, "b")
+    text = operator.get(page("consolidation_dry_run")).content.decode()
+    (signed,) = re.findall(r'name="plan" value="([^"]+)"', text)
+    monkeypatch.setattr(consolidations, "GOOD_FOR_SECONDS", -1)
+    told = operator.post(page("consolidation_dry_run"), {"plan": signed, "reason": "tidying"}, follow=True)
+    assert "The plan is too old" in told.content.decode()
+    assert not Consolidation.objects.exists()
+
+
+def test_what_ended_by_itself_is_not_listed_as_in_force(operator: Client, agent: Agent) -> None:
+    distilled(agent, "curated-one", origin="curated")
+    linked = distilled(agent, "linked-one")
+    consolidation.run_all()
+    where = page("consolidation_changelist") + "?state=force"
+    assert "linked-one" in operator.get(where).content.decode()
+    said = {"content": "Otherwise.", "importance": "0.5", "reason": "r"}
+    operator.post(act("memory", "edit", linked), said, follow=True)
+    assert Memory.objects.get(pk=linked.pk).repeats is None
+    assert "linked-one" not in operator.get(where).content.decode()
+
+
 def test_a_dry_run_looks_for_a_moment_and_goes_on_from_where_it_ended(
     operator: Client, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

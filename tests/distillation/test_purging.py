@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
 
 from agentmemory.authorship import Author
 from agentmemory.callers import Caller
@@ -165,6 +166,16 @@ def test_m5_everything_that_an_agent_has_is_purged_and_the_agent_stays(
     purging.purge(scope=Scope(agent_ids=[agent.pk]), author=OPERATOR, reason="a person asked for it")
     assert where() == set()
     assert Agent.objects.filter(pk=agent.pk).exists()
+
+
+def test_m5_what_an_agent_said_before_it_was_shared_is_purged_with_the_agent(agent: Agent) -> None:
+    caller = Caller(space=agent.space, agent=agent)
+    written = memories.put(caller=caller, draft=memories.Draft(key="port", content=f"At first {CANARY}.")).memory
+    memories.put(caller=caller, draft=memories.Draft(key="port", content="It is 8080."))
+    curation.share(memory_id=written.pk, author=OPERATOR, reason="r")
+    purging.purge(scope=Scope(agent_ids=[agent.pk]), author=OPERATOR, reason="a person asked for it")
+    assert where() == set()
+    assert Memory.objects.get().content == "It is 8080."
 
 
 def test_m5_purged_memories_are_in_no_table_but_the_transcript(full: Session) -> None:
@@ -329,6 +340,10 @@ def test_t4_an_heir_with_the_same_keys_is_refused_and_nothing_changes(full: Sess
         purging.delete_agent(agent_id=agent.pk, author=OPERATOR, reason="left", heir=heir)
     with pytest.raises(Invalid, match="same space"):
         purging.delete_agent(agent_id=agent.pk, author=OPERATOR, reason="left", heir=AgentFactory.create())
+    gone = AgentFactory.create(space=agent.space, archived_at=timezone.now())
+    for nobody in (agent, gone):
+        with pytest.raises(Invalid, match="another agent"):
+            purging.delete_agent(agent_id=agent.pk, author=OPERATOR, reason="left", heir=nobody)
     assert Memory.objects.filter(owner=agent).count() == 2
 
 
