@@ -16,7 +16,7 @@ from agentmemory.callers import Caller
 from agentmemory.errors import Invalid, NotFound
 from agentmemory.models import Agent, Consolidation, Memory, MemoryEvent, MemorySource
 from agentmemory.search import ranking
-from agentmemory.services import context, curation, memories, merging
+from agentmemory.services import context, curation, memories, merging, purging
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory, SessionFactory
 from tests.support.clients import of_agent
 
@@ -231,6 +231,13 @@ def test_m9_a_survivor_has_no_more_tags_than_a_memory_may_and_gives_back_those_t
     merging.unmerge(memory_id=gone.pk, author=OPERATOR, reason="r")
     survivor.refresh_from_db()
     assert survivor.tags == own
+
+
+def test_m5_a_purge_of_what_was_merged_takes_the_sources_that_it_brought(distil: Distil) -> None:
+    survivor, gone = distil("port", "It is 8080.", 1), distil("listening", "It listens on 8080.", 2)
+    merge(gone, survivor)
+    purging.purge(scope=purging.Scope(memory_ids=[gone.pk]), author=OPERATOR, reason="r")
+    assert rests_on(survivor) == [1]
 
 
 def test_d23_a_source_that_was_taken_back_supports_no_survivor(distil: Distil) -> None:

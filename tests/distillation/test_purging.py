@@ -25,15 +25,16 @@ from agentmemory.models import (
     MemorySource,
     Message,
     Session,
+    StoredAnswer,
 )
-from agentmemory.services import curation, embedding, finding, memories, merging, purging, removals, tokens
+from agentmemory.services import activity, curation, embedding, finding, memories, merging, purging, removals, tokens
 from agentmemory.services.purging import Scope
 from distillation.models import Cursor, DistillationPass, Quarantine
 from distillation.services import distilling, operations
 from sessions_exec import faults
 from sessions_exec.services import executions, inbox
 from tests.distillation.conftest import Tell, cursor_of
-from tests.factories import AgentFactory
+from tests.factories import AgentFactory, MessageFactory, SessionFactory
 from tests.support import model_server
 from tests.support.embedders import Concepts
 from tests.support.model_server import ModelServer
@@ -318,6 +319,20 @@ def test_t4_an_agent_is_deleted_only_when_it_is_said_what_becomes_of_what_it_has
     assert not Agent.objects.filter(pk=agent.pk).exists()
     assert certificate.counts["agentmemory_token"] == 1
     assert tokens.authenticate(token.plain) is None
+
+
+def test_m5_after_a_purge_of_a_message_the_record_of_its_session_names_nothing(agent: Agent) -> None:
+    message = MessageFactory.create(session=SessionFactory.create(agent=agent))
+    activity.record("skip", who="operator:olga", target=message.session, reason=f"for {CANARY}")
+    purging.purge(scope=Scope(message_ids=[message.pk]), author=OPERATOR, reason="r")
+    assert Activity.objects.get(act="skip").reason == ""
+
+
+def test_m5_answers_that_are_kept_go_with_an_agent_that_is_deleted(agent: Agent) -> None:
+    token = tokens.issue(space=agent.space).token
+    StoredAnswer.objects.create(token=token, key="k", digest="d", status=200, body=b"x", created_at=timezone.now())
+    purging.delete_agent(agent_id=agent.pk, author=OPERATOR, reason="left", erase=True)
+    assert not StoredAnswer.objects.exists()
 
 
 def test_t4_an_heir_gets_all_of_it_and_nothing_becomes_shared(full: Session, agent: Agent) -> None:
