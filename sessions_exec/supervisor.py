@@ -30,6 +30,8 @@ START_SECONDS = 60.0
 DRAIN_SECONDS = 10.0
 GIVE_BACK_SECONDS = 3.0
 LONGEST_PAUSE = 10.0
+# Bytes that a pipe gives at once, if they were written at once.
+LONGEST_WORD = 4096
 # Others' remains are looked for every so many looks.
 DEAD_EVERY = 10
 
@@ -132,16 +134,20 @@ class Supervisor:
             self.ready = None
 
     def _is_ready(self) -> bool:
-        """Whether the cluster has said that it works; it says so once, and then closes its end."""
+        """Whether the cluster has said that it works; it says so once, with its processes, and then closes its end.
+
+        So the death of one before our first look is noticed all the same.
+        """
         if self.ready is None:
             return True
         try:
-            if not os.read(self.ready, 1):
-                return False
+            told = os.read(self.ready, LONGEST_WORD)
         except BlockingIOError:
             return False
+        if not told:
+            return False
         self._forget_ready()
-        self.watchdog.begin()
+        self.watchdog.begin(frozenset(map(int, told.split())))
         return True
 
     # --- looking after it ---

@@ -52,10 +52,10 @@ class Watchdog:
             return f"a task has waited for {self.patience:g} s although a worker is free"
         return None
 
-    def begin(self) -> None:
-        """Forget what was seen: another cluster has begun."""
+    def begin(self, processes: Set[int] = frozenset()) -> None:
+        """Forget what was seen: another cluster has begun, with these `processes`, as far as it has told."""
         self._left_lying = self._begun_before = None
-        self._seen = frozenset()
+        self._seen = processes
 
     def _suspects(self, in_hand: Sequence[InHand], processes: Set[int]) -> InHand | None:
         """A task that nobody has begun for several looks, since a process died."""

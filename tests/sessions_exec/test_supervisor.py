@@ -55,6 +55,17 @@ def test_a3_what_a_dead_cluster_pulled_and_did_not_begin_is_pulled_again_at_once
     assert not TaskRun.objects.exists()
 
 
+def test_a3_a_cluster_is_ready_when_it_has_told_of_its_processes_and_they_count_as_seen() -> None:
+    watched = supervisor.Supervisor(plan([]), stop=threading.Event())
+    watched.ready, writer = os.pipe()
+    os.set_blocking(watched.ready, False)
+    assert not watched._is_ready()
+    os.write(writer, b"11 12 13")
+    os.close(writer)
+    assert watched._is_ready()
+    assert watched.watchdog._seen == {11, 12, 13}
+
+
 @pytest.mark.django_db
 def test_d22_a_process_that_died_in_a_task_is_told_of_once_with_what_it_did_and_counted() -> None:
     told: list[tuple[object, ...]] = []

@@ -92,6 +92,13 @@ def test_a3_the_death_of_an_idle_process_is_remembered_until_a_task_comes() -> N
     assert len(looked_at(watchdog, unbegun(), processes=OTHERS, looks=HURRY)) == 1
 
 
+def test_a3_a_death_before_the_first_look_is_noticed_by_what_the_cluster_has_told() -> None:
+    watchdog = dog()
+    watchdog.begin(WHOLE)
+    assert not looked_at(watchdog, unbegun(), processes=OTHERS, looks=HURRY - 1)
+    assert "a process of the cluster died" in looked_at(watchdog, unbegun(), processes=OTHERS, looks=1)[0]
+
+
 def test_a3_without_a_death_a_task_that_is_not_begun_has_all_of_our_patience() -> None:
     assert not looked_at(dog(), unbegun(), processes=WHOLE, looks=50)
 

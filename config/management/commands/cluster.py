@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from sessions_exec import queue
+from sessions_exec import processes, queue
 
 
 class Command(BaseCommand):
@@ -16,11 +16,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--parent", type=int, required=True, help="The process with which it ends.")
-        parser.add_argument("--ready", type=int, required=True, help="The descriptor that is told when it works.")
+        parser.add_argument(
+            "--ready", type=int, required=True, help="The descriptor that is told of its processes when it works."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         def ready() -> None:
-            os.write(options["ready"], b"1")
+            family = processes.descendants(os.getpid())
+            os.write(options["ready"], " ".join(str(member.pid) for member in family).encode())
             os.close(options["ready"])
 
         queue.run_cluster(parent=options["parent"], ready=ready)
