@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from django.db import OperationalError
+    from django.db import DatabaseError
 
 # Commands that do their work without a database.
 WITHOUT_DATABASE = frozenset(
@@ -32,6 +32,9 @@ WITHOUT_DATABASE = frozenset(
 # Of these, the one that shows the secret key itself: the others get one of their own, and write none.
 SHOWS_KEY = "diffsettings"
 
+# Of SQLSTATE: the server is stopped, has crashed, or starts.
+GOING_DOWN = frozenset({"57P01", "57P02", "57P03"})
+
 
 def prepare(*, database: bool = True) -> None:
     """Read the settings, and hold the embedded database where it is the one in use.
@@ -50,11 +53,12 @@ def prepare(*, database: bool = True) -> None:
 def command_line(arguments: Sequence[str]) -> None:
     """Run one management command.
 
-    A broken installation or a database that is not reached ends it with a sentence, Ctrl-C with nothing: no trace.
+    A broken installation, and a database that is not reached or takes no writes, end it with a sentence, Ctrl-C with
+    nothing: no trace.
     """
     from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
-    from django.db import OperationalError
+    from django.db import InternalError, OperationalError
 
     from config import programs
 
@@ -63,19 +67,25 @@ def command_line(arguments: Sequence[str]) -> None:
         execute_from_command_line(list(arguments))
     except (ImproperlyConfigured, programs.CannotStart) as error:
         sys.exit(f"Cannot start: {error}")
-    except OperationalError as error:
-        # What the server itself says has a number, and is the command's own trouble.
-        if getattr(error.__cause__, "sqlstate", None):
+    except (InternalError, OperationalError) as error:
+        if (words := _in_words(error)) is None:
             raise
-        sys.exit(_unreached(error))
+        sys.exit(words)
     except KeyboardInterrupt:
         # Asked for. What was in its midst has settled on the way here.
         sys.exit(128 + signal.SIGINT)
 
 
-def _unreached(error: OperationalError) -> str:
-    from config import doctor_database
+def _in_words(error: DatabaseError) -> str | None:
+    """What keeps the database from doing its part. What else it says has a number, and is the command's own trouble."""
+    from agentmemory import notes
+    from config import doctor_database, writing
 
+    state = notes.state(error)
+    if state in (notes.READ_ONLY, notes.DISK_FULL):
+        return f"The database: {writing.OBSTACLES[state]}."
+    if state and state not in GOING_DOWN:
+        return None
     found = doctor_database.refused(error)
     return f"The {found.about}: {found.line}. {found.advice} `python manage.py doctor` looks again."
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import OperationalError
+from django.db import DatabaseError, InternalError, OperationalError
 
 from config import embedded, entry
 
@@ -119,6 +119,23 @@ def test_a_server_that_lets_nobody_in_is_told_of_alike(
     said = 'connection failed: FATAL:  password authentication failed for user "ada"\nmore of it'
     fail(monkeypatch, OperationalError(said), cause=psycopg.OperationalError(said))
     with pytest.raises(SystemExit, match="does not let this user in: correct user and password") as ended:
+        entry.command_line(["manage.py", "version"])
+    assert "\n" not in str(ended.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "told"),
+    [
+        (InternalError, psycopg.errors.ReadOnlySqlTransaction, "^The database: cannot write, .*takes reads alone: let"),
+        (OperationalError, psycopg.errors.DiskFull, "^The database: cannot write, the disk .* is full: free space"),
+        (OperationalError, psycopg.errors.AdminShutdown, "^The database: it does not answer: "),
+    ],
+)
+def test_a_server_that_takes_no_writes_or_goes_down_is_told_of_in_one_line(
+    kind: type[DatabaseError], cause: type[psycopg.Error], told: str, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail(monkeypatch, kind("cannot execute INSERT"), cause=cause("cannot execute INSERT"))
+    with pytest.raises(SystemExit, match=told) as ended:
         entry.command_line(["manage.py", "version"])
     assert "\n" not in str(ended.value)
 

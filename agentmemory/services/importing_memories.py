@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pgtrigger
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 from pydantic import ValidationError
 
-from agentmemory import authorship
+from agentmemory import authorship, notes
 from agentmemory.authorship import Author
 from agentmemory.errors import AgentMemoryError, Invalid
 from agentmemory.models import Agent, Consolidation, Memory, MemorySource, MemoryUsage, Message, Session, Space
@@ -98,16 +98,31 @@ def _take_in(wanted: Wanted, number: int, text: str, report: Report, on_problem:
     try:
         line = _read(text)
         key = line.key
-        with transaction.atomic(), authorship.acting(wanted.author, reason="imported"):
-            outcome = _one(wanted, line)
+        outcome = _settled(wanted, line)
         setattr(report, outcome, getattr(report, outcome) + 1)
     except _Kept as error:
         report.kept += 1
         on_problem(Problem(line=number, key=key, kind="kept", why=str(error)))
     except (AgentMemoryError, DatabaseError) as error:
+        if isinstance(error, OperationalError) or notes.state(error) == notes.READ_ONLY:
+            # Not of this line: none could be taken in now.
+            raise
         report.refused += 1
         why = str(error) if isinstance(error, AgentMemoryError) else "the database refuses it"
         on_problem(Problem(line=number, key=key, kind="refused", why=why))
+
+
+def _settled(wanted: Wanted, line: exported.Line) -> str:
+    """Take a memory in. One that somebody else made meanwhile is found at another try."""
+    try:
+        return _in_one_transaction(wanted, line)
+    except IntegrityError:
+        return _in_one_transaction(wanted, line)
+
+
+def _in_one_transaction(wanted: Wanted, line: exported.Line) -> str:
+    with transaction.atomic(), authorship.acting(wanted.author, reason="imported"):
+        return _one(wanted, line)
 
 
 def _read(text: str) -> exported.Line:
@@ -179,8 +194,9 @@ def _create(space: Space, owner: Agent | None, pk: UUID, line: exported.Line) ->
         raise Invalid("what it was merged into is not here")
     place = {"pk": pk, "space": space, "owner": owner}
     if line.history:
-        # Its history is in the file: nothing is to be added to it.
-        with pgtrigger.ignore(_HISTORY):
+        # Its history is in the file: nothing is to be added to it. pgtrigger speaks to the database at the end, which
+        # would answer that its transaction has failed, and not why: so there is a savepoint.
+        with pgtrigger.ignore(_HISTORY), transaction.atomic():
             Memory.objects.create(**place, **values, **links)
         _write_history(space, pk, line)
     else:

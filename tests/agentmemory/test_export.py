@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import InternalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from agentmemory.authorship import Author, acting, purging
@@ -192,6 +193,44 @@ def test_what_is_no_export_is_refused(agent: Agent) -> None:
     for first in ("", "{}", '{"format": "other"}', "[]", "no JSON"):
         with pytest.raises(Invalid):
             take_in(agent.space, [first])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_another_import_took_in_meanwhile_is_known(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(agent, "k", "c")
+    lines = exported(agent.space)
+    emptied(agent.space)
+    create, seen = importing_memories._create, []
+
+    def other() -> None:
+        seen.append(take_in(agent.space, lines)[0].created)
+        connection.close()
+
+    def beaten(*line: Any) -> None:
+        monkeypatch.setattr(importing_memories, "_create", create)
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        create(*line)
+
+    monkeypatch.setattr(importing_memories, "_create", beaten)
+    report, problems = take_in(agent.space, lines)
+    assert seen == [1]
+    assert (report.known, report.created, problems) == (1, 0, [])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_takes_no_writes_is_no_fault_of_a_line(agent: Agent) -> None:
+    write(agent, "k", "c")
+    lines = exported(agent.space)
+    emptied(agent.space)
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        try:
+            with pytest.raises(InternalError):
+                take_in(agent.space, lines)
+        finally:
+            cursor.execute("SET default_transaction_read_only = off")
 
 
 def test_a_line_without_history_begins_one(agent: Agent) -> None:
