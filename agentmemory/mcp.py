@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import OperationalError, connections
+from django.db import DatabaseError, OperationalError, connections
 from django.http import HttpResponse
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -100,6 +100,10 @@ def _in_own_thread(tool: Callable[P, R]) -> Callable[P, R]:
             return tool(*args, **kwargs)
         except AgentMemoryError as error:
             raise ToolError(str(error)) from error
+        except DatabaseError as error:
+            if problems.passes(error):
+                raise ToolError(problems.why_not(error)) from error
+            raise
         finally:
             connections.close_all()
 

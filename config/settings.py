@@ -200,6 +200,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "pghistory.middleware.HistoryMiddleware",
+    "config.unavailable.UnavailableMiddleware",
     # Innermost: what a call does and what is kept of its answer are one transaction.
     "config.api.repeats.RepeatMiddleware",
 ]

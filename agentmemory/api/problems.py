@@ -109,7 +109,7 @@ def register(api: NinjaAPI) -> None:
         RequestDataTooBig: lambda request, error: response(413, "The body is too large."),
         Http404: lambda request, error: response(404, "There is nothing here."),
         OperationalError: _unavailable,
-        InternalError: lambda request, error: (_unavailable if _read_only(error) else _unexpected)(request, error),
+        InternalError: lambda request, error: (_unavailable if passes(error) else _unexpected)(request, error),
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
@@ -159,10 +159,10 @@ def _unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
 
 def unavailable(error: Exception) -> HttpResponse:
     """503: the database does not take it now."""
-    return response(503, _why_not(error), headers={"Retry-After": "1"})
+    return response(503, why_not(error), headers={"Retry-After": "1"})
 
 
-def _why_not(error: Exception) -> str:
+def why_not(error: Exception) -> str:
     """The matter in words: class 53 of SQLSTATE is a server that is short of something."""
     state = notes.state(error)
     if state == notes.DISK_FULL:
@@ -174,8 +174,9 @@ def _why_not(error: Exception) -> str:
     return "The database cannot be reached now."
 
 
-def _read_only(error: Exception) -> bool:
-    return notes.state(error) == notes.READ_ONLY
+def passes(error: Exception) -> bool:
+    """Whether it is the database that does not take it now, and may a little later: nothing is wrong here."""
+    return isinstance(error, OperationalError) or notes.state(error) == notes.READ_ONLY
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -13,8 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+import psycopg
 import pytest
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.mcpserver.exceptions import ToolError
@@ -22,7 +23,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from agentmemory import VERSION, mcp
 from agentmemory.authorship import Author
 from agentmemory.models import Agent, Memory, MemoryEvent
-from agentmemory.services import spaces, tokens
+from agentmemory.services import memories, spaces, tokens
 from tests.factories import AgentFactory, MemoryFactory
 from tests.support import serving
 
@@ -182,6 +183,18 @@ def test_a_database_that_does_not_answer_is_503(address: str, monkeypatch: pytes
     answer = httpx2.post(address, headers={"Authorization": "Bearer amt_x"}, json={}, trust_env=False)
     assert (answer.status_code, answer.json()["detail"]) == (503, "The database cannot be reached now.")
     assert "refused" not in answer.text
+
+
+def test_what_the_database_does_not_take_now_is_told_in_words(
+    address: str, ada: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: Any) -> None:
+        raise InternalError("cannot execute INSERT") from psycopg.errors.ReadOnlySqlTransaction()
+
+    monkeypatch.setattr(memories, "put", fail)
+    answer = call(address, token_of(ada), "memory_write", key="k", content="c")
+    assert answer.is_error
+    assert answer.content[0].text.endswith(": The database takes no writes now.")
 
 
 @pytest.mark.parametrize(
