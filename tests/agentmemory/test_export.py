@@ -189,6 +189,27 @@ def test_one_line_that_is_refused_holds_up_none_of_the_others(full: Agent) -> No
     assert take_in(full.space, [header, json.dumps(survivor), *others])[0].created == 3
 
 
+def test_what_is_written_over_is_found_again(full: Agent) -> None:
+    lines = exported(full.space)
+    gone: dict[str, Any] = {"memory_id": Memory.objects.get(key="language").pk, "author": OPERATOR, "reason": "r"}
+    curation.edit(**gone, content="Changed since.")
+    curation.withdraw(**gone)
+    assert take_in(full.space, lines, replace=True)[0].replaced == 1
+    assert memories.get(caller=Caller(space=full.space, agent=full), key="language").origin == "curated"
+    curation.remove(**gone)
+    assert take_in(full.space, lines, replace=True)[0].replaced == 1
+    assert memories.get(caller=Caller(space=full.space, agent=full), key="language").origin == "curated"
+
+
+def test_d13_a_secret_in_an_earlier_version_is_refused_too(agent: Agent) -> None:
+    write(agent, "k", "One.")
+    write(agent, "k", "Two.")
+    header, line = (json.loads(text) for text in exported(agent.space))
+    emptied(agent.space)
+    line["history"][0]["content"] = "The token is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    assert take_in(agent.space, [json.dumps(header), json.dumps(line)])[0].refused == 1
+
+
 def test_what_is_no_export_is_refused(agent: Agent) -> None:
     for first in ("", "{}", '{"format": "other"}', "[]", "no JSON"):
         with pytest.raises(Invalid):

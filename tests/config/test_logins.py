@@ -81,6 +81,8 @@ def test_who_has_one_address_of_version_6_has_all_of_its_network() -> None:
     assert {tried(address=f"2001:db8::{n}") for n in range(TRIES)} == {"wrong"}
     assert tried(address="2001:db8::ffff") == "held back"
     assert tried(address="2001:db8:0:1::1") == "wrong"
+    # An address of version 4 in the writing of version 6 is one address.
+    assert {tried(address=f"::ffff:192.0.2.{n}") for n in range(TRIES + 1)} == {"wrong"}
 
 
 def test_an_account_that_does_not_exist_answers_alike_and_its_name_is_not_kept() -> None:

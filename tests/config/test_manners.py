@@ -174,7 +174,12 @@ def test_refusals_are_answered_again_too(api: Api) -> None:
 def test_a_key_that_was_used_for_another_call_is_refused(api: Api, other: Api) -> None:
     api.put("/sessions/s1")
     api.post("/sessions/s1/messages", {"messages": [user("u1")]}, Idempotency_Key="a")
-    for path, body in (("/sessions/s1/messages", {"messages": [user("u2")]}), ("/batch", {"memories": []})):
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("/sessions/s1/messages", {"messages": [user("u2")]}),
+        ("/sessions/s2/messages", {"messages": [user("u1")]}),
+        ("/batch", {"memories": []}),
+    )
+    for path, body in calls:
         answer = api.post(path, body, Idempotency_Key="a")
         assert answer.status == 422
         assert answer.body["errors"][0]["field"] == "header.Idempotency-Key"
