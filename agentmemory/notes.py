@@ -10,9 +10,7 @@ from contextlib import contextmanager
 
 from django.db import InternalError, OperationalError
 
-# Of SQLSTATE.
-DISK_FULL = "53100"
-READ_ONLY = "25006"
+from agentmemory import sqlstates
 
 
 @contextmanager
@@ -24,10 +22,5 @@ def beside_a_read() -> Iterator[None]:
     try:
         yield
     except (InternalError, OperationalError) as error:
-        if state(error) not in (DISK_FULL, READ_ONLY):
+        if sqlstates.of(error) not in (sqlstates.DISK_FULL, sqlstates.READ_ONLY):
             raise
-
-
-def state(error: BaseException) -> str:
-    """The SQLSTATE that a database's error came with; blank where it came with none."""
-    return str(getattr(error.__cause__, "sqlstate", None) or "")

@@ -78,11 +78,11 @@ def command_line(arguments: Sequence[str]) -> None:
 
 def _in_words(error: DatabaseError) -> str | None:
     """What keeps the database from doing its part. What else it says has a number, and is the command's own trouble."""
-    from agentmemory import notes
+    from agentmemory import sqlstates
     from config import doctor_database, writing
 
-    state = notes.state(error)
-    if state in (notes.READ_ONLY, notes.DISK_FULL):
+    state = sqlstates.of(error)
+    if state in (sqlstates.READ_ONLY, sqlstates.DISK_FULL):
         return f"The database: {writing.OBSTACLES[state]}."
     if state and state not in GOING_DOWN:
         return None

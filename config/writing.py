@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, connection, transaction
 
+from agentmemory import sqlstates
+
 
 @dataclass(frozen=True)
 class Obstacle:
@@ -30,10 +32,16 @@ READ_ONLY = Obstacle(
 )
 # By SQLSTATE.
 OBSTACLES = {
-    "25006": READ_ONLY,
-    "53100": Obstacle("cannot write, the disk of the database is full", "free space on it, or give it more"),
-    "57014": Obstacle("cannot write, the disk of the database does not answer", "look after it, and the server's log"),
-    "58030": Obstacle("cannot write, the disk of the database fails", "look after it, and the server's log"),
+    sqlstates.READ_ONLY: READ_ONLY,
+    sqlstates.DISK_FULL: Obstacle(
+        "cannot write, the disk of the database is full", "free space on it, or give it more"
+    ),
+    sqlstates.CANCELLED: Obstacle(
+        "cannot write, the disk of the database does not answer", "look after it, and the server's log"
+    ),
+    sqlstates.DISK_FAILS: Obstacle(
+        "cannot write, the disk of the database fails", "look after it, and the server's log"
+    ),
 }
 # A server may bound what a read spills. Then it is not known, and nobody is told that writes fail.
 BOUNDED = "53400"
@@ -64,7 +72,7 @@ def obstacle() -> Obstacle | None:
                 return READ_ONLY
             cursor.execute(_SPILL)
     except DatabaseError as error:
-        state = str(getattr(error.__cause__, "sqlstate", None) or "")
+        state = sqlstates.of(error)
         if state not in OBSTACLES and state != BOUNDED:
             raise
         return OBSTACLES.get(state)

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from django.db import DatabaseError, close_old_connections, connection
 
+from agentmemory import sqlstates
 from sessions_exec.services import ticks
 
 logger = logging.getLogger(__name__)
 
-# The SQLSTATE of a write where the database takes reads alone: a standby, or one that was told to.
-READS_ALONE = "25006"
 _reads_alone = False
 
 
@@ -76,7 +75,7 @@ def do(each: Tick) -> None:
 
 def takes_reads_alone(error: Exception) -> bool:
     """Whether it is a write that the database has refused since it takes none at all."""
-    return isinstance(error, DatabaseError) and getattr(error.__cause__, "sqlstate", None) == READS_ALONE
+    return isinstance(error, DatabaseError) and sqlstates.of(error) == sqlstates.READ_ONLY
 
 
 def _tell_writes(*, refused: bool) -> None:

@@ -15,7 +15,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from pydantic import BaseModel, Field
 
-from agentmemory import notes, tracing
+from agentmemory import sqlstates, tracing
 from agentmemory.errors import HoldsSecret, Invalid, NotAllowed, NotFound, TooManyCalls, UidConflict, VersionMoved
 
 logger = logging.getLogger(__name__)
@@ -164,10 +164,10 @@ def unavailable(error: Exception) -> HttpResponse:
 
 def why_not(error: Exception) -> str:
     """The matter in words: class 53 of SQLSTATE is a server that is short of something."""
-    state = notes.state(error)
-    if state == notes.DISK_FULL:
+    state = sqlstates.of(error)
+    if state == sqlstates.DISK_FULL:
         return "The disk of the database is full."
-    if state == notes.READ_ONLY:
+    if state == sqlstates.READ_ONLY:
         return "The database takes no writes now."
     if state.startswith("53"):
         return "The database is short of resources now."
@@ -176,7 +176,7 @@ def why_not(error: Exception) -> str:
 
 def passes(error: Exception) -> bool:
     """Whether it is the database that does not take it now, and may a little later: nothing is wrong here."""
-    return isinstance(error, OperationalError) or notes.state(error) == notes.READ_ONLY
+    return isinstance(error, OperationalError) or sqlstates.of(error) == sqlstates.READ_ONLY
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

@@ -16,7 +16,7 @@ import pgtrigger
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
 from pydantic import ValidationError
 
-from agentmemory import authorship, notes
+from agentmemory import authorship, sqlstates
 from agentmemory.authorship import Author
 from agentmemory.errors import AgentMemoryError, Invalid
 from agentmemory.models import Agent, Consolidation, Memory, MemorySource, MemoryUsage, Message, Session, Space
@@ -104,7 +104,7 @@ def _take_in(wanted: Wanted, number: int, text: str, report: Report, on_problem:
         report.kept += 1
         on_problem(Problem(line=number, key=key, kind="kept", why=str(error)))
     except (AgentMemoryError, DatabaseError) as error:
-        if isinstance(error, OperationalError) or notes.state(error) == notes.READ_ONLY:
+        if isinstance(error, OperationalError) or sqlstates.of(error) == sqlstates.READ_ONLY:
             # Not of this line: none could be taken in now.
             raise
         report.refused += 1

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from django.db import OperationalError, connection, transaction
 
-_CANCELLED = "57014"
+from agentmemory import sqlstates
 
 
 class TookTooLong(Exception):
@@ -26,7 +26,7 @@ def at_most(seconds: float) -> Iterator[None]:
             # What is set in an inner transaction holds for the outer one as well, unless it is taken back.
             _limit(before)
     except OperationalError as error:
-        if getattr(error.__cause__, "sqlstate", None) != _CANCELLED:
+        if sqlstates.of(error) != sqlstates.CANCELLED:
             raise
         raise TookTooLong from error
 
