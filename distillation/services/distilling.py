@@ -76,8 +76,8 @@ def run_pass(*, cursor_id: int, worker: str = "", force: bool = False, stop: thr
             return Result(cursor_id=cursor_id, state=STOPPED)
         try:
             begun = passes.begin(cursor_id=cursor_id, worker=worker or holders.own(), force=force)
-        except (LeaseHeld, LeaseLost) as error:
-            return Result(cursor_id=cursor_id, state="running", line=str(error))
+        except (LeaseHeld, LeaseLost):
+            return Result(cursor_id=cursor_id, state="running", line="another pass reads it now")
         if isinstance(begun, passes.Waiting):
             return Result(cursor_id=cursor_id, state=begun.state, line=begun.line)
         if isinstance(begun, passes.Passed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth import get_user_model
@@ -15,6 +16,7 @@ from agentmemory.models import Agent, Memory, Message, Provider, Session, Space,
 from agentmemory.services import sessions, spaces, tokens, transcripts
 from config import demo, health, regular
 from distillation.models import Cursor, DistillationPass
+from distillation.services import passes
 from sessions_exec import queue
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Heartbeat, Tick
@@ -91,6 +93,18 @@ def test_what_is_due_is_distilled_until_nothing_is() -> None:
     assert "1 with memories" in said or "1 with nothing worth keeping" in said
     assert Cursor.objects.get(session=session).lag == 0
     assert "Passes: none" in run("distill")
+
+
+def test_distill_names_the_sessions_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    a_session()
+    begin = passes.begin
+
+    def overtaken(*, cursor_id: int, **more: Any) -> Any:
+        Cursor.objects.acquire(cursor_id, holder="a worker", seconds=60)
+        return begin(cursor_id=cursor_id, **more)
+
+    monkeypatch.setattr(passes, "begin", overtaken)
+    assert "s1 waits (running): another pass reads it now\n" in run("distill")
 
 
 def test_only_what_was_named_is_distilled() -> None:

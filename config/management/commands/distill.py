@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agentmemory.callers import Caller
 from agentmemory.errors import AgentMemoryError
 from agentmemory.services import sessions, spaces
+from distillation.models import Cursor
 from distillation.services import distilling, preview
 from sessions_exec import tasks
 
@@ -67,9 +68,11 @@ class Command(BaseCommand):
         words = {"applied": "with memories", "empty": "with nothing worth keeping", "failed": "failed"}
         ended = ", ".join(f"{count} {words.get(each, each)}" for each, count in sorted(summary.passes.items()))
         self.stdout.write(f"Passes: {ended or 'none'}. Memories written or found known: {summary.written}.")
+        names = dict(Cursor.objects.filter(pk__in=summary.waiting).values_list("pk", "session__name"))
         for result in summary.waiting.values():
             if result.line:
-                self.stdout.write(f"Waits ({result.state}): {result.line}")
+                name = names.get(result.cursor_id, "a session that is gone")
+                self.stdout.write(f"{name} waits ({result.state}): {result.line}")
 
 
 def _price(window: preview.Preview) -> str:
