@@ -372,6 +372,18 @@ def test_m4_a_shared_memory_does_not_show_the_conversation_it_came_from(api: Api
     assert len(whole_space.get("/memories/fact").body["sources"]) == 1
 
 
+def test_m4_sources_of_a_session_that_is_gone_are_shown_to_their_memorys_owner_alone(
+    api: Api, other: Api, whole_space: Api
+) -> None:
+    assert api.agent is not None
+    memory = _distilled(api.agent)
+    assert api.delete("/sessions/s1?memories=keep").body == {"deleted": True}
+    assert len(api.get("/memories/fact").body["sources"]) == 1
+    curation.share(memory_id=memory.pk, author=Author(kind="operator", name="op"), reason="useful")
+    assert other.get("/memories/fact").body["sources"] == []
+    assert len(whole_space.get("/memories/fact").body["sources"]) == 1
+
+
 # --- pages ---
 
 
