@@ -115,7 +115,7 @@ def _providers() -> Iterator[Finding]:
         about = f"provider {provider.name}"
         if obstacle:
             yield Finding(level="wrong", about=about, line=obstacle, advice=_advice(provider))
-        elif line := providers.pause_line(provider, now=timezone.now()):
+        elif line := providers.pause_line(provider, now=timezone.now(), private=True):
             advice = "Resume it in /admin/." if provider.stopped_at else "Check its key and its quota."
             yield Finding(level="wrong", about=about, line=line[:300], advice=advice)
         else:

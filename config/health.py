@@ -106,7 +106,7 @@ def oldest_waiting(space: Space | None = None) -> Waiting | None:
     cursor = related.order_by("due_since").first()
     if cursor is None or cursor.due_since is None:
         return None
-    state = states.describe(cursor)
+    state = states.describe(cursor, private=True)
     line = NO_WORKER if state.name == states.DUE and not heartbeats.alive() else state.line
     return Waiting(cursor=cursor, since=cursor.due_since, state=state.name, line=line)
 

@@ -85,7 +85,7 @@ def key(provider: Provider) -> str | None:
     return settings.AGENTMEMORY_PROVIDER_KEYS.get(provider.key_variable) or None
 
 
-def pause_line(provider: Provider, *, now: datetime, private: bool = True) -> str:
+def pause_line(provider: Provider, *, now: datetime, private: bool) -> str:
     """Who or what keeps a provider from being called, until when and why, in one line; empty while nothing does.
 
     An operator's own pause ends when an operator says so; the one that failures bring ends by itself (D19, D24). What

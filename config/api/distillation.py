@@ -30,7 +30,7 @@ def list_cursors(request: Call, query: Query[SessionsQuery]) -> Page[CursorOut]:
     """The cursors of the sessions that the token may see, the oldest session first."""
     found = standings.listing(caller=request.auth, agent=parameters.owner_named(request.auth, query.owner))
     rows, following = paging.by_number(found, after=query.after, limit=query.limit)
-    described = zip(rows, states.describe_many(rows), strict=True)
+    described = zip(rows, states.describe_many(rows, private=True), strict=True)
     return Page(items=[shapes.cursor_out(row, state) for row, state in described], next=following)
 
 
@@ -42,4 +42,4 @@ def distill_session(request: Call, id: str, query: Query[DistillQuery]) -> Statu
     session = find(request.auth, id, query)
     coordinator.request(session=session, force=query.force)
     cursor = standings.of(caller=request.auth, session=session)
-    return Status(202, shapes.cursor_out(cursor, states.describe(cursor)))
+    return Status(202, shapes.cursor_out(cursor, states.describe(cursor, private=True)))

@@ -19,7 +19,7 @@ def _run_now(cursor: Cursor, asked: Asked) -> str:
     operations.run_now(cursor_id=cursor.pk, operator=asked.operator, reason=asked.reason)
     cursor.refresh_from_db(fields=["requested_at", "enqueued_at", "next_attempt_at", "acquired_at", "expires_at"])
     now = timezone.now()
-    when = attempts.words(cursor, states.describe(cursor, now), look=attempts.look(), now=now)
+    when = attempts.words(cursor, states.describe(cursor, now, private=False), look=attempts.look(), now=now)
     return f"{cursor.session.name} is {when}." if when else f"{cursor.session.name} is asked for."
 
 

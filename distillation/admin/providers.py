@@ -56,7 +56,7 @@ def _backs_off(request: HttpRequest, rows: Sequence[Provider]) -> SafeString:
 
 
 def _held_back(provider: Provider) -> bool:
-    return bool(pause_line(provider, now=timezone.now()))
+    return bool(pause_line(provider, now=timezone.now(), private=False))
 
 
 class _CalledList(ConsoleList):

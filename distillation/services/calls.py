@@ -88,7 +88,7 @@ def failing(calls: dict[int, Calls] | None = None) -> list[tuple[Provider, Calls
     broken = {pk: each for pk, each in asked.items() if each.in_a_row >= IN_A_ROW}
     rows = Provider.objects.filter(pk__in=broken, enabled=True)[:MOST]
     now = timezone.now()
-    found = [(row, broken[row.pk]) for row in rows if not providers.pause_line(row, now=now)]
+    found = [(row, broken[row.pk]) for row in rows if not providers.pause_line(row, now=now, private=False)]
     return sorted(found, key=lambda pair: pair[1].failed_at or now, reverse=True)
 
 

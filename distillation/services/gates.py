@@ -102,7 +102,7 @@ def spent_today(space: Space, *, now: datetime) -> int:
 
 
 def _paused(provider: Provider, now: datetime) -> str:
-    line = providers.pause_line(provider, now=now)
+    line = providers.pause_line(provider, now=now, private=True)
     return f"provider {provider} {line}" if line else ""
 
 

@@ -33,7 +33,7 @@ class State:
     line: str
 
 
-def describe(cursor: Cursor, now: datetime | None = None, *, private: bool = True) -> State:
+def describe(cursor: Cursor, now: datetime | None = None, *, private: bool) -> State:
     """How a cursor stands. Needs its agent and its space; reads nothing itself.
 
     An error may quote what was read or answered: it is left out for who may not read what is private.
@@ -58,7 +58,7 @@ def describe(cursor: Cursor, now: datetime | None = None, *, private: bool = Tru
     return State(name=DUE, line="1 message waits" if cursor.lag == 1 else f"{cursor.lag} messages wait")
 
 
-def describe_many(cursors: Iterable[Cursor], now: datetime | None = None, *, private: bool = True) -> list[State]:
+def describe_many(cursors: Iterable[Cursor], now: datetime | None = None, *, private: bool) -> list[State]:
     """How each of several cursors stands, at one moment."""
     now = now or timezone.now()
     return [describe(cursor, now, private=private) for cursor in cursors]

@@ -57,10 +57,10 @@ def reasons(rows: Sequence[Input]) -> dict[int, str]:
         return {}
     found: Any = Execution.objects.filter(session=waiting[0].session_id).annotate(now=ClockTimestamp()).first()
     now = timezone.now() if found is None else found.now
-    return {row.pk: why(row, found, now) for row in waiting}
+    return {row.pk: why(row, found, now, private=True) for row in waiting}
 
 
-def why(waiting: Input, execution: Execution | None, now: datetime, *, private: bool = True) -> str:
+def why(waiting: Input, execution: Execution | None, now: datetime, *, private: bool) -> str:
     """Why an input waits (S5, S6), given the execution of its session. `now` is the database's clock.
 
     What a provider has said is left out for who may not read what is private.

@@ -28,7 +28,7 @@ def said(cursor: Cursor, look: Look | None = None, **values: Any) -> str:
     Cursor.objects.filter(pk=cursor.pk).update(**values)
     found = Cursor.objects.select_related("agent", "space").get(pk=cursor.pk)
     at = look or Look(working=True, at=now + timedelta(minutes=13, seconds=10))
-    return attempts.words(found, states.describe(found, now), look=at, now=now)
+    return attempts.words(found, states.describe(found, now, private=True), look=at, now=now)
 
 
 def test_d22_what_is_due_says_when_the_coordinator_looks(tell: Tell) -> None:

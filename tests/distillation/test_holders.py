@@ -119,7 +119,7 @@ def test_d20_a_session_whose_second_worker_dies_waits_its_lease_out(tell: Tell, 
     assert cursor.expires_at is not None
     assert cursor.expires_at > timezone.now()
     assert coordinator.dispatch_requested().cursors == 0
-    state = states.describe(cursor)
+    state = states.describe(cursor, private=True)
     assert (state.name, state.line) == ("running", "its process died; taken over in 4\xa0minutes")
 
     time_goes_by()
