@@ -136,22 +136,15 @@ def test_the_demonstration_says_how_to_get_in_and_repeats_nothing(tmp_path: Path
     assert rows() == there
 
 
-def _postmaster(data_dir: Path) -> int | None:
-    """The process that the embedded database names as its own, where it names one."""
-    try:
-        return int((data_dir / "postgres" / "postmaster.pid").read_text().split()[0])
-    except (FileNotFoundError, IndexError):
-        return None
-
-
 def test_an_embedded_database_that_is_killed_is_started_again(tmp_path: Path) -> None:
     values = {"DJANGO_SETTINGS_MODULE": "config.settings", "AGENTMEMORY_ENV_FILE": "none", "DATABASE_URL": ""}
     with clusters.running("up", "--port", "0", **values, AGENTMEMORY_DATA_DIR=str(tmp_path)) as process:
         number = port(process)
-        postmaster = int((tmp_path / "postgres" / "postmaster.pid").read_text().split()[0])
-        os.kill(postmaster, signal.SIGKILL)
+        place = tmp_path / "postgres"
+        killed = clusters.until(lambda: clusters.postmaster(place))
+        os.kill(killed, signal.SIGKILL)
         # How long it is away is not asked: it may be back before anybody looks.
-        clusters.until(lambda: _postmaster(tmp_path) not in {None, postmaster})
+        clusters.until(lambda: clusters.postmaster(place) not in {None, killed})
         clusters.until(lambda: get(number, "/readyz") == 200)
         family = clusters.tree(process.pid)
         assert clusters.stop(process) == 0

@@ -104,6 +104,14 @@ def living(family: list[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
+def postmaster(place: Path) -> int | None:
+    """The first process of a database server, as its folder names it; nothing while it names none."""
+    try:
+        return int((place / "postmaster.pid").read_text().split()[0])
+    except (FileNotFoundError, IndexError):
+        return None
+
+
 def until(ask: Callable[[], T | None], *, within: float = 40.0) -> T:
     """What `ask` answers once it answers something, asked again and again; fails after `within` seconds."""
     last = time.monotonic() + within
