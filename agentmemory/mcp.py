@@ -20,7 +20,7 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
 
-from agentmemory import VERSION
+from agentmemory import VERSION, sqlstates
 from agentmemory import arguments as wording
 from agentmemory.api import problems
 from agentmemory.api.shapes import memories as shapes
@@ -101,7 +101,7 @@ def _in_own_thread(tool: Callable[P, R]) -> Callable[P, R]:
         except AgentMemoryError as error:
             raise ToolError(str(error)) from error
         except DatabaseError as error:
-            if problems.passes(error):
+            if sqlstates.passes(error):
                 raise ToolError(problems.why_not(error)) from error
             raise
         finally:

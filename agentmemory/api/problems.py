@@ -109,7 +109,7 @@ def register(api: NinjaAPI) -> None:
         RequestDataTooBig: lambda request, error: response(413, "The body is too large."),
         Http404: lambda request, error: response(404, "There is nothing here."),
         OperationalError: _unavailable,
-        InternalError: lambda request, error: (_unavailable if passes(error) else _unexpected)(request, error),
+        InternalError: lambda request, error: _internal(request, error),
         Exception: _unexpected,
     }
     for kind, handler in handlers.items():
@@ -157,6 +157,10 @@ def _unavailable(request: HttpRequest, error: Exception) -> HttpResponse:
     return unavailable(error)
 
 
+def _internal(request: HttpRequest, error: Exception) -> HttpResponse:
+    return (_unavailable if sqlstates.passes(error) else _unexpected)(request, error)
+
+
 def unavailable(error: Exception) -> HttpResponse:
     """503: the database does not take it now."""
     return response(503, why_not(error), headers={"Retry-After": "1"})
@@ -172,11 +176,6 @@ def why_not(error: Exception) -> str:
     if state.startswith("53"):
         return "The database is short of resources now."
     return "The database cannot be reached now."
-
-
-def passes(error: Exception) -> bool:
-    """Whether it is the database that does not take it now, and may a little later: nothing is wrong here."""
-    return isinstance(error, OperationalError) or sqlstates.of(error) == sqlstates.READ_ONLY
 
 
 def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:

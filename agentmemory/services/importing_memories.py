@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 import pgtrigger
-from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
+from django.db import DatabaseError, IntegrityError, connection, transaction
 from pydantic import ValidationError
 
 from agentmemory import authorship, sqlstates
@@ -104,7 +104,7 @@ def _take_in(wanted: Wanted, number: int, text: str, report: Report, on_problem:
         report.kept += 1
         on_problem(Problem(line=number, key=key, kind="kept", why=str(error)))
     except (AgentMemoryError, DatabaseError) as error:
-        if isinstance(error, OperationalError) or sqlstates.of(error) == sqlstates.READ_ONLY:
+        if sqlstates.passes(error):
             # Not of this line: none could be taken in now.
             raise
         report.refused += 1

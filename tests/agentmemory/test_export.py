@@ -19,6 +19,7 @@ from agentmemory.models import Activity, Agent, Consolidation, Memory, MemoryEve
 from agentmemory.services import curation, exporting, importing_memories, memories, merging, spaces
 from agentmemory.services.importing_memories import Problem, Report, Wanted
 from tests.factories import AgentFactory, MemoryFactory, MessageFactory, SessionFactory
+from tests.support import standby
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author(kind="operator", name="olga")
@@ -245,13 +246,8 @@ def test_a_database_that_takes_no_writes_is_no_fault_of_a_line(agent: Agent) -> 
     write(agent, "k", "c")
     lines = exported(agent.space)
     emptied(agent.space)
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
-        try:
-            with pytest.raises(InternalError):
-                take_in(agent.space, lines)
-        finally:
-            cursor.execute("SET default_transaction_read_only = off")
+    with standby.reads_alone(), pytest.raises(InternalError):
+        take_in(agent.space, lines)
 
 
 def test_a_line_without_history_begins_one(agent: Agent) -> None:

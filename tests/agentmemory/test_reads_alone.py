@@ -12,6 +12,7 @@ from django.db import InternalError, OperationalError, connection
 
 from agentmemory import notes
 from agentmemory.services import rates
+from tests.support import standby
 from tests.support.clients import Api, assistant, result, user
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -29,12 +30,10 @@ def filled(api: Api) -> Iterator[Api]:
 @contextmanager
 def reads_alone() -> Iterator[None]:
     with connection.cursor() as cursor:
+        # So that its use is due to be noted.
         cursor.execute("UPDATE agentmemory_token SET last_used_at = NULL")
-        cursor.execute("SET default_transaction_read_only = on")
-        try:
-            yield
-        finally:
-            cursor.execute("SET default_transaction_read_only = off")
+    with standby.reads_alone():
+        yield
 
 
 @pytest.mark.parametrize(

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from django.db import DatabaseError, InternalError, connection
+from django.db import DatabaseError, InternalError
 from django.test import Client, RequestFactory
 
 from config.unavailable import UnavailableMiddleware
 from tests.factories import AgentFactory, MemoryFactory
+from tests.support import standby
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
 def reads_alone() -> Iterator[None]:
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
-        try:
-            yield
-        finally:
-            cursor.execute("SET default_transaction_read_only = off")
+    with standby.reads_alone():
+        yield
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
@@ -15,6 +13,7 @@ from sessions_exec import queue, regular, supervisor
 from sessions_exec.leases import ClockTimestamp
 from sessions_exec.models import Tick
 from sessions_exec.services import ticks
+from tests.support import standby
 
 
 @pytest.fixture(autouse=True)
@@ -62,16 +61,6 @@ def test_what_goes_wrong_with_one_does_not_stop_the_others() -> None:
     assert len(done) == 3
 
 
-@contextmanager
-def reads_alone() -> Iterator[None]:
-    with connection.cursor() as cursor:
-        cursor.execute("SET default_transaction_read_only = on")
-        try:
-            yield
-        finally:
-            cursor.execute("SET default_transaction_read_only = off")
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_database_that_takes_reads_alone_is_told_of_once_and_once_when_that_is_over(
     caplog: pytest.LogCaptureFixture,
@@ -79,7 +68,7 @@ def test_a_database_that_takes_reads_alone_is_told_of_once_and_once_when_that_is
     caplog.set_level(logging.INFO)
     works = [regular.Tick(name=name, what="is tested", every=60, function=lambda: "done") for name in ("a", "b")]
     guarded = supervisor.Supervisor._guarded
-    with reads_alone():
+    with standby.reads_alone():
         for each in works * 2:
             regular.do(each)
         guarded(None, lambda: ticks.note("beat", ""))  # type: ignore[arg-type]
